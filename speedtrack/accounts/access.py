@@ -188,6 +188,12 @@ def require_operator(caller: Caller, scope: Scope | None = None) -> None:
     require_scope(caller, scope)
 
 
+def require_login(caller: Caller) -> None:
+    """Raise Refused for a program, and for whoever is not logged in."""
+    if caller.user is None or caller.token_id is not None:
+        raise Refused("only the person does this, when logged in")
+
+
 def require_scope(caller: Caller, scope: Scope | None) -> None:
     if scope is not None and scope not in caller.scopes:
         raise Refused(f"this token has no scope `{scope}`: make one that has it in your settings")

@@ -82,9 +82,13 @@ FORMER = {
 def require(caller: Caller, name: str, project: Project | None) -> list[Any]:
     """Return the right that the operation needs: project, role and scope; nothing of these for an operator's right.
 
-    ``project``: None if it concerns all projects, or none, so that only an operator may do it. Raises Refused.
+    ``project``: None if it concerns all projects, or none, so that only an operator may do it; what is SELF's, whoever
+    is logged in may do with what is theirs. Raises Refused.
     """
     needed, scope = OPERATIONS[name], SCOPE_OF.get(name.partition(".")[0], Scope.SETTINGS)
+    if needed == SELF:
+        access.require_login(caller)
+        return []
     if needed == OPERATOR or project is None:
         access.require_operator(caller, scope)
         return []

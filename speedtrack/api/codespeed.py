@@ -7,12 +7,11 @@ from functools import wraps
 from typing import Any, Protocol, cast
 
 from django.conf import settings
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from speedtrack.accounts import access, audit, operations, tokens
+from speedtrack.accounts import access, tokens
 from speedtrack.accounts.access import ANYBODY, Caller, Refused
 from speedtrack.accounts.tokens import UnknownToken
 from speedtrack.api.v1.serving.callers import ApiRequest, allow
@@ -20,6 +19,8 @@ from speedtrack.api.v1.serving.refusals import TooMany
 from speedtrack.calls.rates import Standing
 from speedtrack.ground.texts.text import UNSTORABLE
 from speedtrack.http.clientaddress import client_address
+from speedtrack.operations import results
+from speedtrack.operations.performing import Actor
 from speedtrack.outside import codespeed, document, taking
 from speedtrack.outside.codespeed import BadResult
 from speedtrack.outside.document import DocumentError, Refusal
@@ -174,9 +175,13 @@ def project_named(caller: Caller, name: str) -> Project:
     project = visible.filter(slug=name).first() or visible.filter(name=name).order_by("pk").first()
     if project is None:
         raise BadResult(f"Project {name[:100]} not found: its repository must be tracked here")
-    if caller.user is not None:
-        operations.require(caller, "results.import", project)
+    actor_of(caller).require("results.import", project)
     return project
+
+
+def actor_of(caller: Caller) -> Actor:
+    """Whom the setting CODESPEED_ANONYMOUS lets in may send results to all projects that everybody sees."""
+    return Actor(caller if caller.user else None)
 
 
 def take(caller: Caller, project: Project, items: Mapping[int, Mapping[str, Any]]) -> tuple[int, codespeed.Faults]:
@@ -191,10 +196,7 @@ def take(caller: Caller, project: Project, items: Mapping[int, Mapping[str, Any]
     except DocumentError as e:
         return 0, faults | dict.fromkeys(rows, str(e))
     prepared = taking.prepare(project, batch, sender)
-    with transaction.atomic():
-        report = taking.store(prepared)
-        if report.taken:
-            audit.note(caller, "results.import", f"{report.taken} results", project)
+    (report,) = results.take(actor_of(caller), project, [prepared]).row
     indexes = list(rows)
     faults |= {indexes[refusal.index]: words_of(refusal, items[indexes[refusal.index]]) for refusal in report.refused}
     return report.taken + report.unchanged, faults

@@ -6,7 +6,7 @@ and takes the rows one by one without holding row locks. So a receiver that hang
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import timedelta
 
@@ -149,11 +149,10 @@ def failures_in_words() -> list[str]:
     ]
 
 
-def send_again(numbers: list[int]) -> list[str]:
-    """Queue these rows that were given up again, or all of them. Return lines for the operator. Raises NoSuchThing."""
+def send_again(numbers: Sequence[int]) -> int:
+    """Queue these rows that were given up again, or all of them. Return their number. Raises NoSuchThing."""
     rows = Outbox.objects.filter(sent_at=None, given_up_at__isnull=False)
     selection = rows.filter(pk__in=numbers) if numbers else rows
     if absent := sorted(set(numbers) - set(selection.values_list("pk", flat=True))):
         raise NoSuchThing(f"{', '.join(map(str, absent))}: not given up: only what is can be sent again")
-    count = selection.update(given_up_at=None, attempts=0, unanswered=0, not_before=Now())
-    return [f"{count} row{'' if count == 1 else 's'} will be sent again"]
+    return selection.update(given_up_at=None, attempts=0, unanswered=0, not_before=Now())

@@ -58,6 +58,12 @@ class Actor:
     def user(self) -> User | None:
         return self.caller.user if self.caller else None
 
+    @property
+    def person(self) -> User:
+        """The person who asks, for operations that no command has."""
+        assert self.user is not None
+        return self.user
+
     def require(self, name: str, project: Project | None) -> None:
         """Raise Refused unless the actor may do the operation in this project."""
         if self.caller is not None:
@@ -85,8 +91,8 @@ class Done:
 
 
 Verb = Callable[Concatenate[Actor, Any, Inputs], Done]
-#: name of an operation -> its verb
-VERBS: dict[str, Callable[..., Done]] = {}
+#: names of operations that have a verb
+VERBS: set[str] = set()
 
 
 def operation(name: str, *, is_atomic: bool = True) -> Callable[[Verb[Inputs]], Verb[Inputs]]:
@@ -109,7 +115,7 @@ def operation(name: str, *, is_atomic: bool = True) -> Callable[[Verb[Inputs]], 
                     audit.note(actor.caller, name, done.target, project or project_of(done.row), done.changes)
             return done
 
-        VERBS[name] = perform
+        VERBS.add(name)
         return perform
 
     return decorate

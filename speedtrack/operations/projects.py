@@ -1,11 +1,13 @@
 """What owners and maintainers change of a project: tracking, branches, its webhook and the calls of it, policies."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django.contrib.auth.models import User
 
 from speedtrack.accounts import members
 from speedtrack.accounts.models import Role
+from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.operations.performing import Actor, BadInput, Done, Ended, operation
 from speedtrack.projects import deliveries, hooks
 from speedtrack.projects.mirrors.credentials import remove_credential, store_credential
@@ -67,6 +69,23 @@ def drop_branch(actor: Actor, project: Project, name: str) -> Done:
     changing.drop_branch(branch)
     sentence = f"new commits of {branch} are no longer measured; its history stays. “Track” in its row undoes it"
     return Done(sentence, branch)
+
+
+@operation("project.change", is_atomic=False)
+def change(actor: Actor, project: Project, values: Mapping[str, Any], unrelated: bool = False) -> Done:
+    """Change settings. ``unrelated``: a new address may have another history. Raises RepositoryError."""
+    changes = changing.change(project, values, unrelated)
+    words = ", ".join(f"{name.replace('_', ' ')} was {before or 'empty'}" for name, (before, _) in changes.items())
+    sentence = f"saved: {words}" if changes else "nothing was changed"
+    return Done(sentence, project, changes, is_change=bool(changes))
+
+
+@operation("metric.change")
+def set_smallest_effect(actor: Actor, metric: OutsideMetric, effect: float) -> Done:
+    """Set the smallest change of a metric that matters, as a ratio."""
+    before, metric.smallest_effect = metric.smallest_effect, effect
+    metric.save(update_fields=["smallest_effect"])
+    return Done(f"changes of {metric} matter from {effect:.3g} on", metric, {"smallest_effect": (before, effect)})
 
 
 @operation("project.keep-address")

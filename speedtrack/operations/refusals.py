@@ -1,18 +1,25 @@
 """What operations refuse, in words that name no page and no command, so that each face can show them."""
 
-from speedtrack.accounts import members
+from speedtrack.accounts import members, people
+from speedtrack.accounts.logins.firstowner import NoLonger
 from speedtrack.alerts.triage.measuring import NotMeasurable
 from speedtrack.alerts.triage.triage import Stale
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.suiteedits import NotSaved
 from speedtrack.ground.secrets.sealed import KeyLost
+from speedtrack.notices.channels.managing import UnfitChannel
+from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.operations.performing import BadInput, Ended
 from speedtrack.projects import deliveries, hooks
 from speedtrack.projects.errors import RepositoryError
+from speedtrack.retention.pruning import PruningFailed, PruningUnderWay
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.fleet import machines
 from speedtrack.runs.fleet.tokens import WrongToken
 from speedtrack.runs.planning.policies import BadPolicy
 from speedtrack.runs.planning.pullrequests import NotApprovable
+from speedtrack.runs.planning.questions import NotComparable
+from speedtrack.runs.results.profiles import NoBase
 from speedtrack.runs.scheduling.order import BadShares
 from speedtrack.runs.scheduling.quarantine import NotQuarantined
 from speedtrack.runs.scheduling.windows import BadWindow
@@ -26,16 +33,23 @@ INVALID = (
     DefinitionError,
     NotMeasurable,
     RepositoryError,
+    UnfitChannel,
     hooks.UnfitSecret,
 )
 #: The state is another one than the request assumes.
 CONFLICTS = (
     Ended,
     NotApprovable,
+    NotComparable,
     NotQuarantined,
+    NotSaved,
     Stale,
     deliveries.NotPossible,
     machines.NotPossible,
     members.MembershipRefused,
+    people.AccountUnchanged,
 )
-REFUSED = (*INVALID, *CONFLICTS, KeyLost, NoSuchThing, WrongToken)
+REFUSED = (
+    *(*INVALID, *CONFLICTS, KeyLost, NoSuchThing, WrongToken),
+    *(PermanentFailure, TemporaryFailure, PruningFailed, PruningUnderWay, NoBase, NoLonger),
+)

@@ -6,13 +6,15 @@ from django.contrib.auth.models import User
 
 from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Bisection
+from speedtrack.alerts.triage.measuring import RequestedRun
 from speedtrack.operations.performing import Actor, Done, Ended, operation
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.models import Run
 from speedtrack.runs.planning import pullrequests
-from speedtrack.runs.requests import byhand
+from speedtrack.runs.requests import byhand, comparing
 from speedtrack.runs.requests.byhand import RunSelection
+from speedtrack.runs.requests.comparing import AskedComparison
 
 
 @operation("run.queue", is_atomic=False)
@@ -34,6 +36,33 @@ def queue(
     sentence = f"{count} run{'s' * (count != 1)} of {commits} commit{'s' * (commits != 1)} queued"
     changes = {"runs": (0, count), "commits": (0, commits), "reason": (None, reason or None)}
     return Done(sentence, order, changes, (selection, count))
+
+
+@operation("run.queue")
+def measure_again(actor: Actor, project: Project, ask: Callable[[], RequestedRun]) -> Done:
+    """Queue what ``ask`` wants to be measured again. The row is the run. Raises NotMeasurable and DefinitionError."""
+    request = ask()
+    run, state = request.run, "is queued" if request.is_new else "was queued before"
+    target = f"run {run.pk} of {run.commit.short}"
+    return Done(f"run {run.pk} {state} on {run.machine}", target, row=run, is_change=request.is_new)
+
+
+@operation("run.profile")
+def profile(actor: Actor, project: Project, plan: Callable[[], Run]) -> Done:
+    """Queue a run, planned by ``plan``, that profiles both sides of a change."""
+    run = plan()
+    return Done(f"run {run.pk} is queued on {run.machine}; its page will show the profiles", f"run {run.pk}", row=run)
+
+
+@operation("comparison.create")
+def compare(actor: Actor, project: Project, request: AskedComparison, reason: str = "") -> Done:
+    """Measure two commits in pairs; the row is the comparison.
+
+    Raises NoSuchThing, DefinitionError and NotComparable.
+    """
+    comparison = comparing.ask(project, request, actor.user)
+    changes = {"benchmarks": (None, list(request.benchmarks)), "reason": (None, reason)}
+    return Done(f"{comparison} is asked for", comparison, changes, comparison)
 
 
 @operation("pull.approve", is_atomic=False)

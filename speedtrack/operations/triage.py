@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from django.contrib.auth.models import User
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from speedtrack.alerts.models import Alert, Mute
-from speedtrack.alerts.triage import muting, regrouping, triage
+from speedtrack.alerts.triage import muting, regrouping, replay, triage
 from speedtrack.alerts.triage.muting import MuteRequest
 from speedtrack.alerts.triage.triage import TAKE, Decision
 from speedtrack.benchmarks.metrics import METRICS
@@ -34,7 +33,7 @@ def decide(
     decision = Decision(seen, seen if status is None else status, person, note)
     needs_note = status in triage.WHY and not note.strip()
     with bad_input("note" if needs_note else "status"):
-        is_changed = triage.decide(alert, decision, who(actor))
+        is_changed = triage.decide(alert, decision, actor.person)
     after = {"status": decision.status, "assignee": person}
     changes = {name: (before[name], after[name]) for name in after}
     return Done("saved" if is_changed else "nothing was changed", f"alert {alert.pk}", changes, is_change=is_changed)
@@ -44,7 +43,7 @@ def decide(
 def move(actor: Actor, alert: Alert, commit: str, note: str) -> Done:
     """Name another commit as the cause. Raises Stale and BadInput."""
     with bad_input("commit"):
-        regrouping.move(alert, commit, note, who(actor))
+        regrouping.move(alert, commit, note, actor.person)
     return Done("moved", f"alert {alert.pk}")
 
 
@@ -52,7 +51,7 @@ def move(actor: Actor, alert: Alert, commit: str, note: str) -> Done:
 def split(actor: Actor, alert: Alert, changes: Sequence[int], note: str) -> Done:
     """Make an alert of some change points of another one. Raises Stale and BadInput."""
     with bad_input("change"):
-        new = regrouping.split(alert, changes, note, who(actor))
+        new = regrouping.split(alert, changes, note, actor.person)
     return Done(f"split off as alert {new.pk}", f"alert {alert.pk}: {new.pk} split off")
 
 
@@ -63,8 +62,16 @@ def merge(actor: Actor, alert: Alert, into: int, note: str) -> Done:
     if other is None:
         raise BadInput(f"there is no alert {into}", "into")
     with bad_input("into"):
-        regrouping.merge(alert, other, note, who(actor))
+        regrouping.merge(alert, other, note, actor.person)
     return Done(f"alert {alert.pk} was merged into this one", f"alert {alert.pk}: merged into {into}")
+
+
+@operation("alerts.detect", is_atomic=False)
+def detect_again(actor: Actor, project: Project) -> Done:
+    """Run detection over the whole history again."""
+    count = replay.detect_again(project)
+    sentence = f"{count} new suspicions will be settled; their results go into a digest, not into mails at once"
+    return Done(sentence, project, {"suspicions": (None, count)})
 
 
 @operation("mute.create")
@@ -80,14 +87,14 @@ def mute(
     if machine and quiet is None:
         raise BadInput(f"there is no machine {machine!r}", "machine")
     with bad_input("benchmark" if reason.strip() else "reason"):
-        row = muting.mute(project, MuteRequest(benchmark, metric, quiet, reason, days), who(actor))
+        row = muting.mute(project, MuteRequest(benchmark, metric, quiet, reason, days), actor.person)
     return Done(f"muted: {row}", row, {"days": (None, days), "reason": (None, reason)}, row)
 
 
 @operation("mute.end")
 def end_mute(actor: Actor, mute: Mute) -> Done:
     """End a mute early. Raises Ended."""
-    if not muting.end_mute(mute, who(actor)):
+    if not muting.end_mute(mute, actor.person):
         raise Ended("the mute has ended already")
     return Done("the mute has ended", mute)
 
@@ -96,7 +103,7 @@ def end_mute(actor: Actor, mute: Mute) -> Done:
 def annotate(actor: Actor, project: Project | None, text: str, commit: Commit | None, moment: datetime | None) -> Done:
     """Note something about a commit or a moment; without a project, about a moment of all. Raises BadInput."""
     check_annotated(commit, moment)
-    row = Annotation.objects.create(project=project, commit=commit, moment=moment, text=text, author=who(actor))
+    row = Annotation.objects.create(project=project, commit=commit, moment=moment, text=text, author=actor.person)
     sentence = "noted. It is on the timelines, too; Edit changes or deletes it"
     return Done(sentence, f"annotation {row.pk}", {"text": (None, text)}, row)
 
@@ -135,9 +142,3 @@ def delete_annotation(actor: Actor, annotation: Annotation) -> Done:
     annotation.delete()
     sentence = f"deleted. To undo it, add it again; its text was: {text}"
     return Done(sentence, f"annotation {pk}", {"text": (text, None)})
-
-
-def who(actor: Actor) -> User:
-    """The person who asks; no command does what this module has."""
-    assert actor.user is not None
-    return actor.user

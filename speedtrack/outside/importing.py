@@ -7,7 +7,6 @@ from typing import Any
 
 from django.db import transaction
 
-from speedtrack.accounts import audit
 from speedtrack.outside import document, taking
 from speedtrack.outside.document import SCHEMA, DocumentError, Refusal
 from speedtrack.outside.readers import Options, ReadError, folders, registry
@@ -16,6 +15,7 @@ from speedtrack.outside.taking import Prepared, Report, Sender
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Import
 
+Take = Callable[[Prepared], Report]  #: stores the valid results of a batch
 AUTO, NATIVE = "auto", "native"
 LARGEST_FILE = 100 * 1024 * 1024  # bytes
 BEGINNING = 4096  # bytes of a file that contain the schema's name
@@ -136,23 +136,31 @@ def parcels_of(batch_of_file: document.Batch, of_reader: bool) -> list[Parcel]:
 
 
 def store(
-    project: Project, files: Mapping[Path, Contents], name: str, progress: Callable[[int], object]
+    project: Project,
+    files: Mapping[Path, Contents],
+    name: str,
+    progress: Callable[[int], object],
+    take: Take = taking.store,
 ) -> dict[Path, ImportOutcome]:
     """Store the results of files that this person imports.
 
-    ``progress`` is called after each batch with its number of results. Several batches are several imports: the first
-    ones stay stored even if a later one fails.
+    ``progress`` is called after each batch with its number of results, which ``take`` stores. Several batches are
+    several imports: the first ones stay stored even if a later one fails.
     """
-    return store_each(files, prepared_batches(project, files, name), progress)
+    return store_each(files, prepared_batches(project, files, name), progress, take)
 
 
 def store_all_or_nothing(
-    project: Project, files: Mapping[Path, Contents], name: str, progress: Callable[[int], object]
+    project: Project,
+    files: Mapping[Path, Contents],
+    name: str,
+    progress: Callable[[int], object],
+    take: Take = taking.store,
 ) -> dict[Path, ImportOutcome]:
     """Like ``store``, but if one result of any file is refused, none is stored."""
     prepared = list(prepared_batches(project, files, name))
     with transaction.atomic():
-        outcomes = store_each(files, prepared, progress)
+        outcomes = store_each(files, prepared, progress, take)
         if any(outcome.refused for outcome in outcomes.values()):
             transaction.set_rollback(True)
             for outcome in outcomes.values():
@@ -169,28 +177,22 @@ def prepared_batches(
 
 
 def store_each(
-    files: Iterable[Path], prepared: Iterable[tuple[Path, Parcel, Prepared]], progress: Callable[[int], object]
+    files: Iterable[Path],
+    prepared: Iterable[tuple[Path, Parcel, Prepared]],
+    progress: Callable[[int], object],
+    take: Take,
 ) -> dict[Path, ImportOutcome]:
     """Store each batch in a separate transaction. Raises Unfinished if one fails."""
     outcomes = {path: ImportOutcome() for path in files}
     try:
         for path, parcel, prepared_batch in prepared:
             with transaction.atomic():
-                report = store_noted(prepared_batch)
+                report = take(prepared_batch)
             outcomes[path].add(parcel, report, prepared_batch)
             progress(len(parcel.batch.results))
     except (Exception, KeyboardInterrupt) as e:  # after any error, earlier batches stay stored
         raise Unfinished(outcomes, e) from e
     return outcomes
-
-
-def store_noted(prepared: Prepared) -> Report:
-    """Store the valid results of a batch, with an entry of the audit log."""
-    report = taking.store(prepared)
-    if report.taken:
-        summary = f"{report.taken} results of {prepared.sender.source}"
-        audit.note(None, "results.import", summary, prepared.project)
-    return report
 
 
 def refusal_in_words(parcel: Parcel, refusal: Refusal) -> str:

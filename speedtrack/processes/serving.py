@@ -12,6 +12,8 @@ from rich.console import Console
 
 from speedtrack.accounts.logins import firstowner
 from speedtrack.ground.secrets import privatefiles
+from speedtrack.operations import accounts
+from speedtrack.operations.performing import Actor
 from speedtrack.processes.devstack import Stack, StackError, running_broker
 from speedtrack.processes.supervisor import end_by_signals, wait_for_broker
 from speedtrack.runs.fleet import machines, registering
@@ -50,7 +52,7 @@ def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
 def print_owner_link(console: Console) -> None:
     """Print how the first operator makes an account, as long as there is none."""
     if firstowner.is_needed():
-        console.print(f"Make the first account of this installation, once: {firstowner.make_link()}")
+        console.print(accounts.make_owner_link(Actor(), None).sentence)
 
 
 def machine_token(file: Path) -> None:

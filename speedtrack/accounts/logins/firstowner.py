@@ -8,7 +8,6 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from speedtrack.accounts import audit
 from speedtrack.accounts.models import OwnerLink
 
 MOST_LINKS = 20  # a server makes one at each start
@@ -33,7 +32,6 @@ def make_link() -> str:
         raise NoLonger("there is an operator already: the list of accounts shows who")
     code = secrets.token_urlsafe(32)
     OwnerLink.objects.create(digest=digest_of(code))
-    audit.note(None, "account.owner-link", "a link for the first operator")
     newest = OwnerLink.objects.order_by("-pk").values("pk")[:MOST_LINKS]
     OwnerLink.objects.exclude(pk__in=list(newest.values_list("pk", flat=True))).delete()
     return f"{settings.URL}/accounts/first/{code}/"

@@ -1,6 +1,8 @@
 """What people change in the browser: which repositories and branches are tracked, and how."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
@@ -49,6 +51,21 @@ def ask_remote(remote: Remote) -> RemoteAnswer:
         raise RepositoryError(f"{valid.url} is empty: push a commit and try again")
     default = git.remote_default_branch(valid)
     return RemoteAnswer(valid.url, branches, default if default in branches else branches[0])
+
+
+def change(project: Project, values: Mapping[str, Any], unrelated: bool = False) -> dict[str, tuple[Any, Any]]:
+    """Give a project these values. Return field -> (before, after) of those that differ. Raises as ``address_for``."""
+    changes = {name: (getattr(project, name), value) for name, value in values.items()}
+    changes = {name: pair for name, pair in changes.items() if pair[0] != pair[1]}
+    if "url" in changes:
+        changes["url"] = (project.url, address_for(project, values["url"], unrelated))
+        project.renamed_to = ""
+    for name, (_, value) in changes.items():
+        setattr(project, name, value)
+    if changes:
+        project.polled_at = None  # so that it is looked at soon
+        project.save(update_fields=[*changes, "polled_at", "renamed_to"])
+    return changes
 
 
 def address_for(project: Project, url: str, unrelated: bool) -> str:

@@ -10,11 +10,12 @@ from django.shortcuts import redirect, render
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
+from speedtrack.accounts import audit
+from speedtrack.accounts.access import person
 from speedtrack.notices import subscribing
 from speedtrack.notices.models import Pace, Subscriber, Subscription
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.pages.settings import notifications as page
-from speedtrack.web.requests.permissions import note
 
 Act = Callable[[Subscriber, QueryDict], None]
 #: What each form of the page does, and the message when it is done.
@@ -80,7 +81,7 @@ def note_own(request: HttpRequest, act: str) -> None:
     Others are known by their mails only.
     """
     if isinstance(request.user, User):
-        note(request, f"notification.{act}", "their own")
+        audit.note(person(request.user), f"notification.{act}", "their own")
 
 
 @csrf_exempt  # a mail program posts here without a cookie; the signed token identifies the subscriber

@@ -1,5 +1,6 @@
 """The pages of a person's own account: what it is, its tokens and sessions, and how it is deleted."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -11,19 +12,20 @@ from django.contrib import messages
 from django.contrib.auth import logout
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from speedtrack.accounts import audit, people, tokens
+from speedtrack.accounts import people, tokens
 from speedtrack.accounts.access import person, visible
-from speedtrack.accounts.logins import second_step, sessions
+from speedtrack.accounts.logins import browsers, second_step, sessions
 from speedtrack.accounts.models import MOST_DAYS, PersonToken, Scope
-from speedtrack.notices import leaving
+from speedtrack.operations import accounts
+from speedtrack.operations.performing import Actor, Done, Ended
 from speedtrack.projects.models import Project
-from speedtrack.web.accounts import browsers, logins
+from speedtrack.web.accounts import logins
+from speedtrack.web.requests.operating import actor_of, perform, tell
 
 DEFAULT_DAYS = 90
 
@@ -105,22 +107,16 @@ def own_tokens(request: HttpRequest) -> HttpResponse:
     form = TokenForm(user_of(request), request.POST)
     if not form.is_valid():
         return tokens_page(request, form)
+    fields = form.cleaned_data
+    scopes = [Scope(name) for name in fields["scopes"]]
     try:
-        token, text = issue(user_of(request), form)
+        done = accounts.add_token(
+            actor_of(request), user_of(request), fields["name"], scopes, fields["days"], fields["project"]
+        )
     except tokens.TooManyTokens as e:
         form.add_error(None, f"Not made: {e}.")
         return tokens_page(request, form)
-    return tokens_page(request, TokenForm(user_of(request)), token, text)
-
-
-@transaction.atomic
-def issue(user: User, form: TokenForm) -> tuple[PersonToken, str]:
-    fields = form.cleaned_data
-    scopes = [Scope(name) for name in fields["scopes"]]
-    token, text = tokens.issue(user, fields["name"], scopes, fields["days"], fields["project"])
-    changes = {"scopes": (None, sorted(scopes)), "days": (None, fields["days"])}
-    audit.note(person(user), "token.add", token, fields["project"], changes)
-    return token, text
+    return tokens_page(request, TokenForm(user_of(request)), done.row, done.secret)
 
 
 def tokens_page(
@@ -141,14 +137,15 @@ def tokens_page(
 @require_POST
 @login_required
 def revoke_token(request: HttpRequest, pk: int) -> HttpResponse:
-    with transaction.atomic():
-        token = tokens.revoke(user_of(request), pk)
-        if token:
-            audit.note(person(request.user), "token.revoke", token, token.project)
-    if token is None:
-        raise Http404("You have no such token, or it was revoked.")
-    messages.success(request, f"The token {token.name} is refused from now on.")
+    tell_or_404(request, accounts.revoke_token, pk)
     return redirect("own-tokens")
+
+
+def tell_or_404(request: HttpRequest, verb: Callable[[Actor, User, int], Done], pk: int) -> None:
+    try:
+        tell(request, verb(actor_of(request), user_of(request), pk))
+    except Ended as e:
+        raise Http404(f"{str(e)[:1].upper()}{str(e)[1:]}.") from None
 
 
 @require_safe
@@ -166,23 +163,14 @@ def own_sessions(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 def end_session(request: HttpRequest, pk: int) -> HttpResponse:
-    with transaction.atomic():
-        session = sessions.end(user_of(request), pk)
-        if session:
-            audit.note(person(request.user), "session.end", f"{browsers.words(session.user_agent)} at {session.ip}")
-    if session is None:
-        raise Http404("You have no such session, or it has ended.")
-    messages.success(request, f"{browsers.words(session.user_agent)} is logged out.")
+    tell_or_404(request, accounts.end_session, pk)
     return redirect("own-sessions")
 
 
 @require_POST
 @login_required
 def end_other_sessions(request: HttpRequest) -> HttpResponse:
-    with transaction.atomic():
-        count = sessions.end_all(user_of(request), request.session.session_key)
-        audit.note(person(request.user), "session.end", f"{count} other sessions")
-    messages.success(request, f"All other sessions are ended: {count}.")
+    perform(request, accounts.end_other_sessions, user_of(request), request.session.session_key)
     return redirect("own-sessions")
 
 
@@ -204,9 +192,7 @@ def removed(request: HttpRequest, user: User) -> HttpResponse:
     """Delete the account of who asks for it. Raises AccountUnchanged."""
     if request.POST.get("name", "").strip() != user.username:
         raise people.AccountUnchanged(f"type {user.username}, exactly")
-    with transaction.atomic():
-        name = leaving.leave(user)
-        audit.note(person(User.objects.get(pk=user.pk)), "account.remove", name)
+    done = accounts.remove(actor_of(request), user)
     logout(request)
-    messages.success(request, f"Your account is deleted. What you have decided and noted stays, by “{name}”.")
+    messages.success(request, f"Your account is deleted. What you have decided and noted stays, by “{done.target}”.")
     return redirect("home")

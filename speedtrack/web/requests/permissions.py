@@ -18,13 +18,12 @@ from django.http import Http404, HttpRequest, HttpResponseBase
 from django.urls import URLPattern
 from django.utils.cache import patch_cache_control
 
-from speedtrack.accounts import audit
 from speedtrack.accounts.access import NONE, Access, Refused, person, reaches
 from speedtrack.accounts.models import Role
 from speedtrack.accounts.operations import OPERATIONS, OPERATOR, SELF
 from speedtrack.accounts.tokens import UnknownToken
 from speedtrack.alerts.models import Alert, Bisection
-from speedtrack.projects.models import Annotation, Project
+from speedtrack.projects.models import Annotation
 from speedtrack.retention import policies
 from speedtrack.runs.models import Profile, Run
 from speedtrack.web.requests import errors, programs
@@ -270,17 +269,6 @@ def permit_of(request: HttpRequest) -> Permit:
 
 def access_of(request: HttpRequest) -> Access:
     return permit_of(request).access
-
-
-def note(
-    request: HttpRequest,
-    action: str,
-    target: object,
-    project: Project | None = None,
-    changes: dict[str, tuple[Any, Any]] | None = None,
-) -> None:
-    """Write an entry in the audit log in the name of whoever sent the request."""
-    audit.note(access_of(request).caller, action, target, project, changes)
 
 
 def may(request: HttpRequest) -> dict[str, Any]:

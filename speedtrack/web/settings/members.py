@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-from django.contrib import messages
-from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -14,13 +12,13 @@ from speedtrack.accounts import invitations
 from speedtrack.accounts.logins import signup
 from speedtrack.accounts.models import Invitation, Membership
 from speedtrack.http.clientaddress import client_address
+from speedtrack.operations import invitations as operations
 from speedtrack.operations import projects
 from speedtrack.operations.performing import Actor, Done, bad_input
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.pages.settings import members as page
-from speedtrack.web.requests.operating import perform
-from speedtrack.web.requests.permissions import note
+from speedtrack.web.requests.operating import actor_of, perform, tell
 
 
 @require_safe
@@ -66,20 +64,18 @@ ACTIONS: dict[str, Callable[[Actor, Membership, QueryDict], Done]] = {"change": 
 @require_POST
 def make_invitation(request: HttpRequest, slug: str) -> HttpResponse:
     """Make an invitation, and show its link in the answer: it is stored in no session or message."""
-    assert isinstance(request.user, User)
     project = scope.project_or_404(slug)
-    try:
-        role = page.role_of(request.POST)
-        days, uses = (number_in(request.POST, key) for key in ("days", "uses"))
-        new_invitation, code = invitations.make(project, role, request.user, days, uses)
-    except ValueError as e:
-        messages.error(request, f"Not made: {e}.")
+    done = perform(request, requested_invitation, project, request.POST, otherwise="Not made")
+    if done is None:
         return redirect("members", slug=slug)
-    about: dict[str, tuple[object, object]] = {"role": (None, role), "days": (None, days), "uses": (None, uses)}
-    note(request, "invitation.make", f"invitation {new_invitation.pk}", project, about)
-    return members_page(
-        request, project, new_invitation, request.build_absolute_uri(reverse("invitation", args=[code]))
-    )
+    link = request.build_absolute_uri(reverse("invitation", args=[done.secret]))
+    return members_page(request, project, done.row, link)
+
+
+def requested_invitation(actor: Actor, project: Project, form: QueryDict) -> Done:
+    with bad_input("role"):
+        role, days, uses = page.role_of(form), number_in(form, "days"), number_in(form, "uses")
+    return operations.make(actor, project, role, days, uses)
 
 
 def number_in(form: QueryDict, key: str) -> int:
@@ -95,9 +91,7 @@ def revoke_invitation(request: HttpRequest, slug: str, number: int) -> HttpRespo
     offer = project.invitations.filter(pk=number).first()
     if offer is None:
         raise Http404(f"{slug} has no invitation {number}.")
-    if invitations.revoke(offer):
-        note(request, "invitation.revoke", f"invitation {offer.pk}", project)
-    messages.success(request, "The invitation admits nobody any more.")
+    perform(request, operations.revoke, offer)
     return redirect("members", slug=slug)
 
 
@@ -122,12 +116,8 @@ def invitation(request: HttpRequest, code: str) -> HttpResponse:
 
 def accept(request: HttpRequest, offer: Invitation) -> HttpResponse:
     """Make the person a member, and show the project. Raises Closed."""
-    assert isinstance(request.user, User)
-    before, after = invitations.accept(offer, request.user)
+    tell(request, operations.accept(actor_of(request), offer))
     request.session.pop(signup.INVITATION, None)
-    if before != after:
-        note(request, "invitation.accept", request.user, offer.project, {"role": (before, after)})
-    messages.success(request, f"You are {after} of {offer.project.name}.")
     return redirect("project", slug=offer.project.slug)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -21,7 +20,7 @@ from speedtrack.web.pages.settings import project_settings as page
 from speedtrack.web.pages.settings.project_access import AccessForm
 from speedtrack.web.pages.settings.project_settings import ProjectForm, TrackForm
 from speedtrack.web.requests.operating import actor_of, is_sure, perform, tell
-from speedtrack.web.requests.permissions import access_of, note
+from speedtrack.web.requests.permissions import access_of
 
 
 @require_safe
@@ -87,14 +86,10 @@ def project_settings(request: HttpRequest, slug: str) -> HttpResponse:
     form = ProjectForm(project, request.POST or None)
     if form.is_valid():
         try:
-            changes = form.save()
+            tell(request, projects.change(actor_of(request), project, form.values, form.is_unrelated))
+            return redirect("project-settings", slug=slug)
         except RepositoryError as e:
             form.add_error("url", str(e))
-        else:
-            if changes:
-                note(request, "project.change", changes, project)
-            messages.success(request, f"Saved: {changes}." if changes else "Nothing was changed.")
-            return redirect("project-settings", slug=slug)
     return settings_page(request, project, form)
 
 

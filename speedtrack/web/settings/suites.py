@@ -1,18 +1,16 @@
 """Edit suites, which are checked as they are typed."""
 
 from django.contrib import messages
-from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from speedtrack.benchmarks import suiteedits
-from speedtrack.benchmarks.definitions import DefinitionError
-from speedtrack.benchmarks.suiteedits import NotSaved
 from speedtrack.benchmarks.suitefiles import parse_suite, text_of
+from speedtrack.operations import suites
 from speedtrack.web.pages.settings import suite_editor
 from speedtrack.web.pages.settings.suite_editor import SuitePage
-from speedtrack.web.requests.permissions import note
+from speedtrack.web.requests.operating import perform
 
 BEGINNING = """\
 # A new suite. docs/suites.md has all keys.
@@ -64,23 +62,14 @@ def new_suite(request: HttpRequest) -> HttpResponse:
 
 def save(request: HttpRequest, page: SuitePage) -> HttpResponse:
     """Save what the page shows, unless it has mistakes or is out of date; then show it again."""
-    assert isinstance(request.user, User)
     if page.check.mistakes:
         messages.error(request, "Not saved: the mistakes are listed below.")
         return editor(request, page)
     name = page.name or parse_suite(page.text, "").name
-    try:
-        edit = suiteedits.save_edit(name, page.text, request.user, page.seen or suiteedits.version_of(name))
-        note(request, "suite.save", name, None, {"version": (None, edit.number)})
-    except (NotSaved, DefinitionError) as e:
-        messages.error(request, f"Not saved: {e}.")
-        return editor(request, page)
-    messages.success(
-        request,
-        f"Version {edit.number} of {name} is saved: commits that are queued from now on are measured with it. "
-        "To undo it, restore an earlier version, or the file.",
-    )
-    return redirect("suite", name=name)
+    seen = page.seen or suiteedits.version_of(name)
+    if perform(request, suites.save, name, page.text, seen, otherwise="Not saved"):
+        return redirect("suite", name=name)
+    return editor(request, page)
 
 
 def editor(request: HttpRequest, page: SuitePage) -> HttpResponse:
@@ -116,11 +105,5 @@ def restore_version(request: HttpRequest, name: str, number: int) -> HttpRespons
 
 @require_POST
 def return_to_file(request: HttpRequest, name: str) -> HttpResponse:
-    assert isinstance(request.user, User)
-    try:
-        suiteedits.return_to_file(name, request.user, request.POST.get("seen", ""))
-        note(request, "suite.return-to-file", name)
-        messages.success(request, f"The file {name}.toml is in force again. To undo it, restore an earlier version.")
-    except (NotSaved, DefinitionError) as e:
-        messages.error(request, f"Not done: {e}.")
+    perform(request, suites.return_to_file, name, request.POST.get("seen", ""))
     return redirect("suite", name=name)

@@ -25,13 +25,13 @@ from django.utils import timezone
 
 from speedtrack.accounts import access, audit, invitations, people, tokens
 from speedtrack.accounts.logins import firstowner, second_step, sessions, signup
+from speedtrack.accounts.logins.browsers import words
 from speedtrack.accounts.models import AuditEntry, Membership, OwnerLink, PersonToken, Role, Scope
 from speedtrack.notices.models import Outbox, Subscriber
 from speedtrack.notices.tests.servers import Mailbox, serving
 from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Alarm, Import, MachineEvent
 from speedtrack.runs.scheduling import quarantine
-from speedtrack.web.accounts.browsers import words
 from speedtrack.web.tests.world import World, html_of
 
 PASSWORD, OTHER = "gut gewählt 17", "noch besser 18!"

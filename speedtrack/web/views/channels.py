@@ -3,22 +3,21 @@
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django import forms
-from django.contrib import messages
 from django.core.validators import RegexValidator
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from speedtrack.ground.secrets.sealed import KeyLost
-from speedtrack.notices.channels import managing
 from speedtrack.notices.channels.managing import ChannelSettings, UnfitChannel
-from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
 from speedtrack.notices.models import Channel
+from speedtrack.operations import channels
+from speedtrack.operations.performing import Actor, Done
 from speedtrack.web import scope
-from speedtrack.web.requests.permissions import note
+from speedtrack.web.requests.operating import actor_of, perform, tell
 
 Kind = Channel.Kind
 REPOSITORY = r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+"
@@ -149,9 +148,7 @@ def add_channel(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     offered = {"name": Kind(kind).label, "url": FIELD_LABELS[kind].base}
     offered |= {"secret": secrets.token_urlsafe(32)} if kind == Kind.WEBHOOK else {}
     form = ChannelForm(kind, False, request.POST or None, offered)
-    if channel := save_entry(form, lambda entry: managing.add_channel(project, kind, entry)):
-        note(request, "channel.add", channel, project, {"kind": (None, kind)})
-        messages.success(request, f"{channel} is set up. Send a test to check that it works.")
+    if save_entry(request, form, partial(channels.add, actor_of(request), project, kind)):
         return redirect("channels", slug=slug)
     context = {"project": project, "form": form, "kind": Kind(kind).label, "labels": FIELD_LABELS[kind]}
     return render(request, "web/channel.html", context)
@@ -163,23 +160,22 @@ def change_channel(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     kept = ("name", "place", "improvements", "former_document")
     offered = {field: getattr(channel, field) for field in kept}
     form = ChannelForm(channel.kind, True, request.POST or None, offered)
-    if saved := save_entry(form, lambda entry: managing.save_channel(channel, entry)):
-        note(request, "channel.change", saved, channel.project, {"fields": (None, ", ".join(form.changed_data))})
-        messages.success(request, "Saved.")
+    save = partial(channels.change, actor_of(request), channel, fields=", ".join(form.changed_data))
+    if save_entry(request, form, save):
         return redirect("channels", slug=slug)
     context = {"project": channel.project, "channel": channel, "form": form, "labels": FIELD_LABELS[channel.kind]}
     return render(request, "web/channel.html", context | {"kind": channel.get_kind_display()})
 
 
-def save_entry(form: ChannelForm, save: Callable[[ChannelSettings], Channel]) -> Channel | None:
-    """Save a valid form. A value that ``managing`` refuses becomes an error of its field."""
+def save_entry(request: HttpRequest, form: ChannelForm, save: Callable[[ChannelSettings], Done]) -> bool:
+    """Save a valid form. A value that is refused becomes an error of its field."""
     if not form.is_valid():
-        return None
+        return False
     try:
-        return save(form.entry())
+        tell(request, save(form.entry()))
     except UnfitChannel as e:
         form.add_error(e.field if e.field in form.fields else None, str(e))
-        return None
+    return form.is_valid()
 
 
 @require_POST
@@ -188,42 +184,16 @@ def act_on_channel(request: HttpRequest, slug: str, pk: int, action: str) -> Htt
     channel = channel_or_404(slug, pk)
     if action not in ACTIONS:
         raise Http404(f"There is no action {action!r}: there are {', '.join(ACTIONS)}.")
-    try:
-        name, project = str(channel), channel.project
-        outcome = ACTIONS[action](channel, request.user.get_username())
-        note(request, f"channel.{action}", name, project)
-        messages.success(request, outcome)
-    except (TemporaryFailure, PermanentFailure, KeyLost) as e:
-        messages.error(request, f"{channel}: {e}.")
+    perform(request, ACTIONS[action], channel, otherwise=str(channel))
     return redirect("channels", slug=slug)
 
 
-def pause_channel(channel: Channel, username: str) -> str:
-    managing.pause_channel(channel, username)
-    return f"{channel} is paused."
-
-
-def resume_channel(channel: Channel, username: str) -> str:
-    managing.resume_channel(channel)
-    return f"{channel} is resumed."
-
-
-def forget_former_secret(channel: Channel, username: str) -> str:
-    managing.forget_former(channel)
-    return f"{channel} now signs with the new secret only."
-
-
-def delete_channel(channel: Channel, username: str) -> str:
-    channel.delete()
-    return f"{channel} is deleted."
-
-
-ACTIONS: dict[str, Callable[[Channel, str], str]] = {
-    "test": lambda channel, username: f"{channel}: {managing.try_out(channel)}.",
-    "pause": pause_channel,
-    "resume": resume_channel,
-    "forget": forget_former_secret,
-    "delete": delete_channel,
+ACTIONS: dict[str, Callable[[Actor, Channel], Done]] = {
+    "test": channels.try_out,
+    "pause": channels.pause,
+    "resume": channels.resume,
+    "forget": channels.forget_former_secret,
+    "delete": channels.delete,
 }
 
 

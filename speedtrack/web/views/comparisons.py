@@ -10,11 +10,14 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from speedtrack.accounts.models import Role
+from speedtrack.accounts.access import Refused
 from speedtrack.alerts.triage import measuring
-from speedtrack.alerts.triage.measuring import NotMeasurable, RequestedRun
+from speedtrack.alerts.triage.measuring import NotMeasurable
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.operations import runs
+from speedtrack.operations.performing import Actor, Done
+from speedtrack.runs.models import Run
 from speedtrack.runs.queue import estimates
 from speedtrack.runs.scheduling import standing
 from speedtrack.web.pages import latency as latency_page
@@ -22,7 +25,8 @@ from speedtrack.web.pages.compare import document
 from speedtrack.web.pages.compare import page as compare_page
 from speedtrack.web.pages.compare.sides import BothSides, ComparedSide
 from speedtrack.web.requests.formats import format_or_404, values_response
-from speedtrack.web.requests.permissions import access_of, note
+from speedtrack.web.requests.operating import actor_of
+from speedtrack.web.requests.permissions import access_of
 
 SUMMARY_ROWS = 12
 
@@ -52,51 +56,45 @@ def compare_measure(request: HttpRequest, slug: str) -> HttpResponse:
     """Queue what the page offers: pairs of both sides, or a side that was not measured. GET: back to the page."""
     if request.method == "POST":
         try:
-            for requested_run in asked_for(request, slug):
-                note(
-                    request,
-                    "run.queue",
-                    f"run {requested_run.run.pk} of {requested_run.run.commit.short}",
-                    requested_run.run.project,
-                )
-                messages.success(request, sentence_of(requested_run))
-        except (NotMeasurable, DefinitionError) as e:
+            for done in asked_for(request, slug):
+                messages.success(request, sentence_of(done))
+        except (NotMeasurable, DefinitionError, Refused) as e:
             messages.error(request, f"Nothing was queued: {e}.")
     return redirect(f"{reverse('compare', args=[slug])}?{request.GET.urlencode()}")
 
 
-def asked_for(request: HttpRequest, slug: str) -> list[RequestedRun]:
-    access = access_of(request)
-    sides = compare_page.sides_asked(slug, request.GET, access)
+def asked_for(request: HttpRequest, slug: str) -> list[Done]:
+    actor, sides = actor_of(request), compare_page.sides_asked(slug, request.GET, access_of(request))
     if sides is None:
         raise NotMeasurable("there is nothing to compare yet")
     each: dict[str, ComparedSide] = {"base": sides.base, "head": sides.head}
     choice = request.POST.get("what", "")
     if choice in each or choice == "each":
-        requested_sides = list(each.values()) if choice == "each" else [each[choice]]
-        for side in requested_sides:
-            if not access.may(Role.MAINTAINER, side.project.pk):
-                raise NotMeasurable(f"this needs the role {Role.MAINTAINER} in {side.project}: its owners give it")
-        return measure_each(sides) if choice == "each" else [measuring.measure_commit(requested_sides[0].commit)]
+        return measure_each(actor, sides) if choice == "each" else [measure_side(actor, each[choice])]
     if sides.head.machine is None or sides.base.project != sides.head.project or sides.base.commit == sides.head.commit:
         raise NotMeasurable("pairs need two commits of one project, and a machine that has measured the head")
     names = request.POST.getlist("benchmark")
-    return [measuring.measure_pair(sides.base.commit, sides.head.commit, sides.head.machine.pk, names)]
+    ask = partial(measuring.measure_pair, sides.base.commit, sides.head.commit, sides.head.machine.pk, names)
+    return [runs.measure_again(actor, sides.head.project, ask)]
 
 
 @transaction.atomic
-def measure_each(sides: BothSides) -> list[RequestedRun]:
+def measure_each(actor: Actor, sides: BothSides) -> list[Done]:
     """Queue a run of each side, of two projects, on a machine that measures both."""
     machine = compare_page.shared_machine(sides)
     if machine is None:
         raise NotMeasurable("no machine measures both projects")
-    return [measuring.measure_commit(side.commit, machine.pk) for side in (sides.base, sides.head)]
+    return [measure_side(actor, side, machine.pk) for side in (sides.base, sides.head)]
 
 
-def sentence_of(requested_run: RequestedRun) -> str:
+def measure_side(actor: Actor, side: ComparedSide, machine_id: int | None = None) -> Done:
+    return runs.measure_again(actor, side.project, partial(measuring.measure_commit, side.commit, machine_id))
+
+
+def sentence_of(done: Done) -> str:
     """A sentence: what was queued, and about when it will be done."""
-    run = requested_run.run
-    opening = f"Run {run.pk} {'is queued' if requested_run.is_new else 'was queued before'} on {run.machine}"
+    run: Run = done.row
+    opening = f"{done.sentence[:1].upper()}{done.sentence[1:]}"
     stands = standing.of_machine(run.machine)
     if not stands.may_be_estimated:
         return f"{opening}. {stands.sentence}"

@@ -12,14 +12,15 @@ from ninja import Header, Router
 from ninja.responses import Status
 from pydantic import Field
 
-from speedtrack.accounts import audit
 from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404, user_of
 from speedtrack.api.v1.serving.refusals import Invalid, NoneTaken
 from speedtrack.api.v1.serving.writing import HEADER, MEANING, OK, once
+from speedtrack.operations import results
 from speedtrack.outside import importing, taking
 from speedtrack.outside.importing import Contents, ImportOutcome, Unreadable
 from speedtrack.outside.readers import Options
 from speedtrack.outside.taking import Prepared, Sender
+from speedtrack.projects.models import Project
 from speedtrack.reports.common import Document, Order, Sent, Text, Time
 from speedtrack.runs.models import Import
 
@@ -99,7 +100,7 @@ def send_file(
     prepared = [taking.prepare(project, parcel.batch, sender) for parcel in contents.parcels]
 
     def work() -> tuple[int, FileReport]:
-        return OK, report_of(request, contents, prepared, order)
+        return OK, report_of(request, project, contents, prepared, order)
 
     if idempotency_key is not None:
         return Status(*once(request, idempotency_key, work))
@@ -121,11 +122,14 @@ def contents_of(order: FileOrder) -> Contents:
         raise Invalid(str(e), field="content") from None
 
 
-def report_of(request: ApiRequest, contents: Contents, prepared: Sequence[Prepared], order: FileOrder) -> FileReport:
+def report_of(
+    request: ApiRequest, project: Project, contents: Contents, prepared: Sequence[Prepared], order: FileOrder
+) -> FileReport:
     """Store the valid results, in the caller's transaction. Return the report. Raises NoneTaken."""
     outcome = ImportOutcome()
-    for parcel, batch in zip(contents.parcels, prepared, strict=True):
-        outcome.add(parcel, taking.store(batch), batch)
+    reports = results.take(actor_of(request), project, prepared).row
+    for parcel, report, batch in zip(contents.parcels, reports, prepared, strict=True):
+        outcome.add(parcel, report, batch)
     count = outcome.taken + outcome.unchanged
     if outcome.refused and (order.all_or_nothing or not count):
         summary = (
@@ -133,16 +137,13 @@ def report_of(request: ApiRequest, contents: Contents, prepared: Sequence[Prepar
         )
         errors = [{"pointer": "/content", "detail": refusal} for refusal in outcome.refused]
         raise NoneTaken(f"{summary}; {outcome.refused[0]}", errors)
-    if outcome.taken:
-        audit.note(request.auth, "results.import", f"{outcome.taken} results", prepared[0].project)
-    slug = prepared[0].project.slug if prepared else ""
     return FileReport(
         taken=outcome.taken,
         unchanged=outcome.unchanged,
         refused=outcome.refused,
         left_out=contents.left_out,
         benchmarks=list(outcome.benchmarks),
-        commits=[StoredCommit(sha=sha, url=page_of_commit(slug, sha)) for sha in outcome.commits],
+        commits=[StoredCommit(sha=sha, url=page_of_commit(project.slug, sha)) for sha in outcome.commits],
     )
 
 

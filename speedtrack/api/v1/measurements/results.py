@@ -9,10 +9,10 @@ from ninja.errors import HttpError
 from ninja.responses import Status
 from pydantic import Field
 
-from speedtrack.accounts import audit
 from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404, user_of
 from speedtrack.api.v1.serving.refusals import Invalid, NoneTaken
 from speedtrack.api.v1.serving.writing import HEADER, MEANING, OK, once
+from speedtrack.operations import results
 from speedtrack.outside import document, taking
 from speedtrack.outside.document import DocumentError, Refusal, TooLarge
 from speedtrack.outside.taking import Sender
@@ -89,11 +89,9 @@ def send_results(
 
 def report_of(request: ApiRequest, prepared: taking.Prepared, all_or_nothing: bool) -> ResultsReport:
     """Store the valid results. Return the report. Raises NoneTaken."""
-    report = taking.store(prepared, all_or_nothing)
+    (report,) = results.take(actor_of(request), prepared.project, [prepared], all_or_nothing).row
     if report.refused and not report.taken and not report.unchanged:
         raise none_taken(report.refused, len(prepared.batch.results))
-    if report.taken:
-        audit.note(request.auth, "results.import", f"{report.taken} results", prepared.project)
     refusals = [
         RefusedResult(index=refusal.index, pointer=refusal.pointer, detail=refusal.detail) for refusal in report.refused
     ]

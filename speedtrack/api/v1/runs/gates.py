@@ -6,12 +6,12 @@ from django.db.models import QuerySet
 from django.http import Http404
 from ninja import Path, Query, Router
 
-from speedtrack.accounts import audit
-from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404, user_of
+from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.writing import ACCEPTED, Answer, write
 from speedtrack.judging.pulls import judge_pulls
 from speedtrack.judging.verdicts import Ruling, worst_of
+from speedtrack.operations import runs as operations
 from speedtrack.reports.common import Id
 from speedtrack.reports.comparing import (
     PairedComparisonDocument,
@@ -38,14 +38,10 @@ def ask_for_comparison(request: ApiRequest, slug: str, order: PairedComparisonOr
     `runs` (to ask for the answer also `read`) and the role maintainer, since its code is built and run.
     """
     project = project_or_404(request, slug)
-    actor_of(request).require("comparison.create", project)
-    comparison_request = AskedComparison(
-        order.head, order.base or project.default_branch, order.benchmarks, order.machine
-    )
-    comparison = comparing.ask(project, comparison_request, user_of(request))
-    changes = {"benchmarks": (None, list(comparison_request.benchmarks)), "reason": (None, order.reason)}
-    audit.note(request.auth, "comparison.create", comparison, project, changes)
-    return ACCEPTED, document_of(comparison_or_404(request, slug, comparison.pk))
+    base = order.base or project.default_branch
+    comparison = AskedComparison(order.head, base, order.benchmarks, order.machine)
+    done = operations.compare(actor_of(request), project, comparison, order.reason)
+    return ACCEPTED, document_of(comparison_or_404(request, slug, done.row.pk))
 
 
 @router.get("projects/{slug}/comparisons", response=Page[PairedComparisonDocument], summary="List paired comparisons")

@@ -25,7 +25,6 @@ from speedtrack.projects.errors import (
     UnusableName,
 )
 from speedtrack.runs.errors import NoSuchBenchmark, NoSuchMachine, NoSuchThing
-from speedtrack.runs.planning.questions import NotComparable
 
 Errors = Sequence[dict[str, str]]
 Handler = Callable[[HttpRequest, Any], HttpResponse]
@@ -71,7 +70,7 @@ class TooMany(Exception):
 KINDS: dict[type[Exception], Problem] = {
     UnknownToken: problems.UNKNOWN_TOKEN,
     Refused: problems.FORBIDDEN,
-    **dict.fromkeys((Conflict, NotComparable, *CONFLICTS), problems.CONFLICT),
+    **dict.fromkeys((Conflict, *CONFLICTS), problems.CONFLICT),
     KeyBusy: problems.BUSY_KEY,
     UsedKey: problems.USED_KEY,
     WrongMediaType: problems.WRONG_TYPE,

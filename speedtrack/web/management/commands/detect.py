@@ -9,6 +9,8 @@ from django.core.management.base import CommandError
 from speedtrack.alerts.triage import replay
 from speedtrack.alerts.triage.replay import ReplayEntry
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.operations import triage
+from speedtrack.operations.performing import Actor
 from speedtrack.projects.models import Project
 from speedtrack.web.management.plaincommand import PlainCommand
 
@@ -19,10 +21,6 @@ def parse_day(text: str) -> datetime:
 
 class Command(PlainCommand):
     help = "Replay a project's history: print what is suspected when, and why or why not; then detect it again."
-    quoted = ("replay", "since")
-
-    def change(self, options: dict[str, Any]) -> str:
-        return "alerts.detect"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--replay", required=True, metavar="PROJECT", help="name of a tracked project")
@@ -41,10 +39,7 @@ class Command(PlainCommand):
             self.write_entry(entry)
         self.stdout.write(f"{sum(entry.suspected for entry in entries)} suspicions")
         if not options["dry_run"]:
-            new = replay.detect_again(project)
-            self.stdout.write(
-                f"{new} new suspicions will be settled; their results go into a digest, not into mails at once"
-            )
+            self.stdout.write(triage.detect_again(Actor(), project).sentence)
 
     def write_entry(self, entry: ReplayEntry) -> None:
         metric = METRICS[entry.series.metric].title

@@ -4,6 +4,7 @@ import getpass
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from speedtrack.operations import results
+from speedtrack.operations.performing import Actor
 from speedtrack.outside import importing
 from speedtrack.outside.importing import Contents, ImportOutcome, Unfinished, Unreadable
 from speedtrack.outside.readers import Options
+from speedtrack.outside.taking import Prepared, Report
 from speedtrack.projects.models import Project
 from speedtrack.runs import naming
 from speedtrack.runs.errors import NoSuchThing
@@ -134,7 +138,13 @@ def store_all(
         total = sum(len(parcel.batch.results) for contents in contents_by_path.values() for parcel in contents.parcels)
         bar = progress.add_task("storing results", total=total)
         store = importing.store_all_or_nothing if all_or_nothing else importing.store
-        return store(project, contents_by_path, getpass.getuser(), lambda count: progress.advance(bar, count))
+        advance = partial(progress.advance, bar)
+        return store(project, contents_by_path, getpass.getuser(), advance, partial(take, project))
+
+
+def take(project: Project, batch: Prepared) -> Report:
+    report: Report = results.take(Actor(), project, [batch]).row[0]
+    return report
 
 
 def options_of(options: dict[str, Any]) -> Options:

@@ -5,16 +5,16 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from speedtrack.accounts import audit
 from speedtrack.benchmarks.metrics import OUTSIDE_EFFECT
 from speedtrack.benchmarks.models import OutsideMetric
+from speedtrack.operations import projects
+from speedtrack.operations.performing import Actor
 from speedtrack.runs import naming
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
     help = "List a project's metrics from outside, or set the smallest change of one that matters."
-    is_atomic = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("project", help="name of a tracked project")
@@ -33,17 +33,12 @@ class Command(PlainCommand):
         if (effect := options["smallest_effect"]) is not None:
             if options["name"] is None:
                 raise CommandError("name the metric")
-            self.set_effect(metrics.get(), effect)
+            projects.set_smallest_effect(Actor(), metrics.get(), effect)
         for metric in metrics.all():
             effect = metric.smallest_effect or OUTSIDE_EFFECT
             unit = metric.metric.unit or "no unit"
             description = f"{unit}, {metric.metric.better} is better, changes from {100 * effect:g}% on"
             self.stdout.write(f"{metric.name}: {description}")
-
-    def set_effect(self, metric: OutsideMetric, effect: float) -> None:
-        before, metric.smallest_effect = metric.smallest_effect, effect
-        metric.save(update_fields=["smallest_effect"])
-        audit.note(None, "metric.change", metric, metric.project, {"smallest_effect": (before, effect)})
 
 
 def share(text: str) -> float:

@@ -3,9 +3,9 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import CommandError
-
 from speedtrack.accounts.logins import firstowner
+from speedtrack.operations import accounts
+from speedtrack.operations.performing import Actor
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
@@ -18,7 +18,4 @@ class Command(PlainCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["if_needed"] and not firstowner.is_needed():
             return
-        try:
-            self.stdout.write(f"Make the first account of this installation, once: {firstowner.make_link()}")
-        except firstowner.NoLonger as e:
-            raise CommandError(str(e)) from e
+        self.stdout.write(accounts.make_owner_link(Actor(), None).sentence)

@@ -8,6 +8,8 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.template.defaultfilters import filesizeformat
 
+from speedtrack.operations import installation
+from speedtrack.operations.performing import Actor
 from speedtrack.retention import pruning
 from speedtrack.retention.policies import POLICIES, Policy
 from speedtrack.retention.pruning import Forecast
@@ -18,10 +20,6 @@ ROW = "{:11}  {:26}  {:>13}  {:>10}  {}"
 
 class Command(PlainCommand):
     help = "Delete what is older than its policy keeps it. What something rests on is kept: docs/operating.md."
-    quoted = ("only", "again")
-
-    def change(self, options: dict[str, Any]) -> str:
-        return "retention.prune"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="only print what would go, in rows and bytes")
@@ -31,14 +29,11 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         policies = list(chosen_policies(options["only"]))
-        try:
-            if options["dry_run"]:
-                self.print_forecasts(policies, options["again"])
-                return
-            with pruning.one_at_a_time():
-                unconfirmed = [policy.name for policy in policies if not self.apply(policy, **options)]
-        except (pruning.PruningUnderWay, pruning.PruningFailed) as e:
-            raise CommandError(str(e)) from e
+        if options["dry_run"]:
+            self.print_forecasts(policies, options["again"])
+            return
+        with pruning.one_at_a_time():
+            unconfirmed = [policy.name for policy in policies if not self.apply(policy, **options)]
         if unconfirmed:
             raise CommandError(f"nothing was deleted of {', '.join(unconfirmed)}: confirm it, or give --yes")
 
@@ -59,8 +54,7 @@ class Command(PlainCommand):
             return True
         if not yes and not self.is_confirmed(policy, pruning.forecast(policy, again)):
             return False
-        deleted, _ = pruning.prune(policy, again)
-        self.stdout.write(f"{policy.name}: {deleted:,} rows older than {policy.days} days deleted")
+        self.stdout.write(installation.prune(Actor(), policy, again).sentence)
         return True
 
     def is_confirmed(self, policy: Policy, forecast: Forecast) -> bool:

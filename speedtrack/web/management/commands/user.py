@@ -10,24 +10,23 @@ from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
+from django.db import transaction
 from django.db.models import Count, Q
 
-from speedtrack.accounts import audit, people
-from speedtrack.accounts.logins import second_step
-from speedtrack.notices import leaving
+from speedtrack.accounts import people
+from speedtrack.operations import accounts
+from speedtrack.operations.performing import Actor, Done
 from speedtrack.web.management.plaincommand import PlainCommand
 
 Options = dict[str, Any]
 
 
-def add(name: str, options: Options) -> str:
-    user = people.add(name, options["email"] or "", entered_password(name) if options["password"] else None)
-    audit.note(None, "account.add", user)
+def add(actor: Actor, name: str, options: Options) -> Done:
+    password = entered_password(name) if options["password"] else None
+    done = accounts.add(actor, name, options["email"] or "", password)
     if options["operator"]:
-        make_operator(name, options)
-    if options["password"]:
-        return f"account {name} made"
-    return f"account {name} made, without a password: its person sets one by “Password lost?” on the login page"
+        accounts.set_operator(actor, done.row, True)
+    return done
 
 
 def entered_password(name: str) -> str:
@@ -40,44 +39,19 @@ def entered_password(name: str) -> str:
     return text
 
 
-def deactivate(name: str, options: Options) -> str:
-    people.deactivate(people.user_named(name))
-    audit.note(None, "account.deactivate", name)
-    return f"account {name} lets nobody in: its sessions are ended, its tokens revoked"
+def by_name(verb: Callable[[Actor, User], Done]) -> Callable[[Actor, str, Options], Done]:
+    return lambda actor, name, options: verb(actor, people.user_named(name))
 
 
-def activate(name: str, options: Options) -> str:
-    people.activate(people.user_named(name))
-    audit.note(None, "account.activate", name)
-    return f"account {name} lets its person in again; revoked tokens stay revoked"
-
-
-def remove(name: str, options: Options) -> str:
-    former = leaving.leave(people.user_named(name))
-    audit.note(None, "account.remove", former)
-    return f"account {name} is gone; what it has decided and noted stays, by {former}"
-
-
-def make_operator(name: str, options: Options) -> str:
-    user, is_operator = people.user_named(name), not options["revoke"]
-    people.set_operator(user, is_operator)
-    audit.note(None, "account.operator", name, changes={"operator": (user.is_superuser, is_operator)})
-    return f"account {name} " + ("operates this installation" if is_operator else "operates nothing any more")
-
-
-def drop_second_step(name: str, options: Options) -> str:
-    had = second_step.reset(people.user_named(name))
-    audit.note(None, "account.second-step-off", name)
-    return f"account {name} " + ("logs in by its password alone" if had else "had no second step") + "; logged out"
-
-
-ACTIONS: dict[str, Callable[[str, Options], str]] = {
+ACTIONS: dict[str, Callable[[Actor, str, Options], Done]] = {
     "add": add,
-    "deactivate": deactivate,
-    "activate": activate,
-    "remove": remove,
-    "operator": make_operator,
-    "drop-second-step": drop_second_step,
+    "deactivate": by_name(accounts.deactivate),
+    "activate": by_name(accounts.activate),
+    "remove": by_name(accounts.remove),
+    "operator": lambda actor, name, options: accounts.set_operator(
+        actor, people.user_named(name), not options["revoke"]
+    ),
+    "drop-second-step": by_name(accounts.drop_second_step),
 }
 
 
@@ -87,7 +61,6 @@ class Command(PlainCommand):
         " (remove), make it an operator of this installation (operator; with --revoke no longer), or take the second"
         " step away from somebody who has lost it (drop-second-step)."
     )
-    is_atomic = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("action", choices=[*ACTIONS, "list"])
@@ -104,11 +77,8 @@ class Command(PlainCommand):
             return
         if not name:
             raise CommandError(f"name the account: manage.py user {action} NAME")
-        try:
-            message = ACTIONS[action](name, options)
-        except people.AccountUnchanged as e:
-            raise CommandError(str(e)) from e
-        self.stdout.write(message)
+        with transaction.atomic():
+            self.stdout.write(ACTIONS[action](Actor(), name, options).sentence)
 
     def list_users(self) -> None:
         valid = Count("tokens", filter=Q(tokens__revoked_at=None), distinct=True)

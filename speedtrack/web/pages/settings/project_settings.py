@@ -163,19 +163,14 @@ class ProjectForm(forms.Form):
         except RepositoryError as e:
             raise ValidationError(str(e)) from e
 
-    def save(self) -> str:
-        """Save what was changed. Return it in words. Raises RepositoryError for an address that does not answer."""
-        changes = [name for name in self.base_fields if self.cleaned_data[name] != self.initial[name]]
-        if "url" in changes:
-            unrelated = self.cleaned_data.get(UNRELATED, False)
-            self.cleaned_data["url"] = changing.address_for(self.project, self.cleaned_data["url"], unrelated)
-            self.project.renamed_to = ""
-        for name in changes:
-            setattr(self.project, name, self.cleaned_data[name])
-        if changes:
-            self.project.polled_at = None  # so that it is looked at soon
-            self.project.save(update_fields=[*changes, "polled_at", "renamed_to"])
-        return ", ".join(f"{name.replace('_', ' ')} was {self.initial[name] or 'empty'}" for name in changes)
+    @property
+    def is_unrelated(self) -> bool:
+        return bool(self.cleaned_data.get(UNRELATED))
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Field -> value, of the fields of a project."""
+        return {name: self.cleaned_data[name] for name in self.base_fields}
 
 
 @dataclass(frozen=True)
