@@ -19,6 +19,7 @@ import docker
 import pytest
 from docker.errors import DockerException, ImageNotFound
 from hypothesis import HealthCheck, settings
+from pytest_django.plugin import DjangoDbBlocker
 from xdist.scheduler import LoadScopeScheduling
 
 from runners.tests import broker_servers
@@ -224,6 +225,14 @@ def open_session_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
     for directory in (base, *base.parents):
         if directory.name.startswith(("pytest-", "popen-")):
             directory.chmod(0o755)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings: None, django_db_blocker: DjangoDbBlocker) -> None:
+    from speedtrack.tests import worlds
+
+    with django_db_blocker.unblock():
+        worlds.use_migrated_database()
 
 
 @pytest.fixture

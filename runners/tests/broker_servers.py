@@ -12,6 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+import amqp
+import kombu
+
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 PATIENCE_S = 120
 
@@ -223,6 +226,15 @@ class RabbitMQ:
         done = subprocess.run(command, env=self.environment, cwd=self.directory, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def queue(self, name: str) -> tuple[int, int]:
+        """How many messages and consumers a queue has, without the processor time of a ``ctl``."""
+        with kombu.Connection(self.url) as link:
+            try:
+                declared = link.channel().queue_declare(name, passive=True)
+            except amqp.NotFound:
+                return 0, 0
+        return declared.message_count, declared.consumer_count
 
     def end_epmd(self) -> None:
         """Its daemon of names outlives it."""

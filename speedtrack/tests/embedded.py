@@ -3,6 +3,7 @@
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -22,6 +23,9 @@ def suit_tests(url: str) -> None:
         link.execute("SELECT pg_reload_conf()")
 
 
+# Tests start hundreds of Python programs, each of which would compile this checkout anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 if "SPEEDTRACK_HOME" not in os.environ:
     home = Path(tempfile.mkdtemp(prefix="speedtrack-test-"))
     home.chmod(0o755)

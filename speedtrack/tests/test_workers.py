@@ -157,7 +157,7 @@ def test_rabbitmq_carries_the_nudges_and_may_lose_them_all(
         repository.commit()
         tell("pushed", f"push-{number}")
         servers.until(lambda: pushes.count() == number, f"push {number} is planned")
-        servers.until(lambda: f"{machine.queue}\t1" in rabbitmq.ctl("list_queues"), "one nudge waits for the machine")
+        servers.until(lambda: rabbitmq.queue(machine.queue)[0] == 1, "one nudge waits for the machine")
         builders.work(machine, lambda sha, benchmark, trial: 5000.0 + trial)
         servers.until(lambda: not Series.objects.undetected().exists(), "detection has run")
 

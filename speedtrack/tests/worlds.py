@@ -6,6 +6,8 @@ rolled back as ever, and files that it changed come back, so the next test finds
 
 import contextlib
 import copy
+import fcntl
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -42,6 +44,27 @@ class StoredWorld:
 
 
 STORED: dict[str, StoredWorld] = {}
+MIGRATED = "test_migrated"
+
+
+def use_migrated_database() -> None:
+    """Let the test database be a copy of one that the first worker of the session migrates, which takes long."""
+    session, home = os.environ.get("PYTEST_XDIST_TESTRUNUID"), Path(os.environ["SPEEDTRACK_HOME"])
+    if session is None:
+        return  # this process is the only one
+    test = connection.settings_dict["TEST"]
+    with (home / "migrated.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / f"migrated-{session}").exists():
+            own = test["NAME"]
+            test["NAME"] = MIGRATED
+            usual = connection.settings_dict["NAME"]
+            connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+            connection.close()
+            connection.settings_dict["NAME"] = settings.DATABASES["default"]["NAME"] = usual
+            test["NAME"] = own
+            (home / f"migrated-{session}").touch()
+    test["TEMPLATE"] = MIGRATED
 
 
 @contextlib.contextmanager

@@ -243,7 +243,7 @@ def test_a_message_of_rabbitmq_starts_the_work(start: Start, api: Api, rabbitmq:
 
     def is_consumed() -> bool:
         assert runner.poll() is None, ended(runner)
-        return "machine.m1\t1" in rabbitmq.ctl("list_queues", "name", "consumers")
+        return rabbitmq.queue("machine.m1") == (0, 1)
 
     until(is_consumed, "the runner waits for messages")
     api.jobs = [make_job(trials=1)]
