@@ -1,5 +1,5 @@
 // The values, intervals, changes and notes of a commit, as numbers and as sentences. Pure functions.
-import { change, effect, interval, quantity } from "../units";
+import { change, changeInterval, effect, interval, quantity } from "../units";
 import {
   type Break,
   type Change,
@@ -64,7 +64,7 @@ export function ratioOf(after: Estimate, before: Estimate): Ratio {
 
 /** A ratio as a change with its interval: +8.0% (+7.1% to +8.9%). */
 export function ratioText({ ratio, low, high }: Ratio): string {
-  return low === null || high === null ? change(ratio) : `${change(ratio)} (${change(low)} to ${change(high)})`;
+  return low === null || high === null ? change(ratio) : `${change(ratio)} (${changeInterval(ratio, low, high)})`;
 }
 
 /** Returns whether the interval of a ratio is on one side of 1. */

@@ -154,7 +154,7 @@ def evidence_row(project: Project, around: dict[str, str], forest: Forest, evide
         "worse" if cp.is_slowdown else "better",
         numbers.change(cp.ratio),
         whisker(forest, evidence.whisker, "worse" if cp.is_slowdown else "better", evidence.summary),
-        numbers.change_interval(cp.low, cp.high),
+        numbers.change_interval(cp.ratio, cp.low, cp.high),
         excerpt(evidence.excerpt) if evidence.excerpt else "",
         cp.series.machine.name,
         cp.status,

@@ -15,7 +15,6 @@ def total_ratio(total: Total) -> SafeString:
     """The mean of a total in the colour of its verdict, with its interval, and what it rests on if that is not all."""
     if total.mean is None:
         return format_html('<span class="soft">{}</span>', "–" if total.words == "uncertain" else total.words)
-    interval = numbers.change_interval(*total.interval) if total.interval else ""
     rests_on = f"({total.rests_on})" if total.benchmarks < total.of else ""
     return format_html(
         '<span class="change {}" title="{}">{}{}</span> <span class="soft">{}</span>',
@@ -23,7 +22,7 @@ def total_ratio(total: Total) -> SafeString:
         f"{total.words}, of {total.rests_on}",
         total.sign,
         numbers.change(total.mean.ratio),
-        f"{interval} {rests_on}".strip(),
+        f"{total.interval_in_words} {rests_on}".strip(),
     )
 
 
@@ -32,7 +31,7 @@ def ratio(total: Total) -> SafeString:
     """The mean of a total with its direction, and its interval on hover."""
     if total.mean is None:
         return format_html('<span class="soft">{}</span>', "–")
-    interval = f"; 95% interval: {numbers.change_interval(*total.interval)}" if total.interval else ""
+    interval = f"; 95% interval: {total.interval_in_words}" if total.interval else ""
     return format_html(
         '<span class="change {}" title="{}{}">{}{}</span>',
         total.look,

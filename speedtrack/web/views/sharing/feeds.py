@@ -179,7 +179,7 @@ class ReleasesFeed(FeedOfReleases):
             return escape(xml_text(f"The first release that was measured: {metric.title}."))
         total = comparison.total
         mean = f"geometric mean of {total.rests_on}" if total.benchmarks > 1 else total.rests_on
-        interval = f"; 95% interval {numbers.change_interval(*total.interval)}" if total.interval else ""
+        interval = f"; 95% interval {total.interval_in_words}" if total.interval else ""
         return escape(xml_text(f"{metric.title} ({metric.better} is better), {mean}{interval}"))
 
     def item_link(self, item: ReleaseEntry) -> str:
