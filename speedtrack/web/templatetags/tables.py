@@ -24,6 +24,7 @@ from speedtrack.web.pages.running.run import RunPage
 from speedtrack.web.pages.timeline.points import ShownChange
 from speedtrack.web.pages.timeline.table import RowPoint, TableRow, TimelineTable
 from speedtrack.web.templatetags.show import ago, explained, percent
+from speedtrack.web.templatetags.verdicts import badge
 
 register = template.Library()
 
@@ -97,9 +98,8 @@ def comparison_cells(page: CommitPage, result: SeriesResult) -> SafeString:
 
 
 def change_badge(change: ChangePoint | ShownChange, ratio: str = "") -> SafeString:
-    good = "" if change.is_slowdown else " good"
     text = f"{change.status} {ratio}".rstrip()
-    return format_html(' <span class="badge {}{}">{}</span>', change.status, good, text)
+    return format_html(' <span class="badge {}">{}</span>', badge(change), text)
 
 
 def timeline_query(page: CommitPage) -> str:

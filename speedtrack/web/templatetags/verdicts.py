@@ -4,10 +4,29 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from speedtrack.alerts.headlines import DirectionSummary
+from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.judging.totals import Total
+from speedtrack.judging.verdicts import Change, look_of_change, sign_of_change, way_of
+from speedtrack.web.pages.timeline.points import ShownChange
 
 register = template.Library()
+register.filter("look", look_of_change)
+register.filter("way", way_of)
+
+
+@register.filter
+def sign(change: Change | DirectionSummary | Alert) -> str:
+    return sign_of_change(change.is_slowdown)
+
+
+@register.filter
+def badge(change: ChangePoint | ShownChange) -> str:
+    """The CSS classes of a change point's badge: those of its alert once that is settled."""
+    look = look_of_change(change)
+    status = change.alert_state if look == "settled" else change.status
+    return f"{status} good" if look == "better" else str(status)
 
 
 @register.simple_tag

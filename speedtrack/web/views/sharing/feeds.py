@@ -21,6 +21,7 @@ from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.ground.texts.text import plain
+from speedtrack.judging.verdicts import way_of
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.addresses import commit_path
@@ -145,7 +146,7 @@ class ChangesFeed(FeedOfChanges):
     item_updateddate = item_pubdate
 
     def item_categories(self, item: ChangeGroup) -> tuple[str, ...]:
-        return (item.state, "worse" if item.worse else "better")
+        return (item.state, str(way_of(item.is_slowdown)))
 
 
 class ReleasesFeed(FeedOfReleases):
