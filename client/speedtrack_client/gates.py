@@ -9,6 +9,8 @@ SIGNS = {"worse": "🔴", "better": "🟢", "same": "⚪", "uncertain": "🟡"}
 #: Verdicts of rows that say nothing: a flag voids them, or the sides cannot be compared.
 VOID = ("flagged", "not comparable")
 LISTED = 50
+MINUS, FACTOR = "−", 10  #: ratios from FACTOR on are shown as factors
+SMALLEST_RATIO, LARGEST_FACTOR = 0.001, 10_000  #: beyond them the size does not matter: "under", "over"
 
 
 def worsening(row: Row) -> float:
@@ -41,11 +43,38 @@ def is_measured(rows: Sequence[Row]) -> bool:
 
 
 def change(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{(ratio - 1) * 100:+.1f}%"
+    """A ratio as the server's pages show it: a signed percentage; from a factor of ten on a factor."""
+    if ratio is None:
+        return "–"
+    return as_factor(ratio) if ratio >= FACTOR else as_percentage(ratio)
+
+
+def change_interval(ratio: float, low: float, high: float) -> str:
+    """Both ends of the interval of a ratio, in the notation of the ratio."""
+    notation = as_factor if ratio >= FACTOR else as_percentage
+    return f"{notation(low)} to {notation(high)}"
+
+
+def as_factor(ratio: float) -> str:
+    if ratio >= LARGEST_FACTOR:
+        return f"over ×{LARGEST_FACTOR}"
+    decimals = 2 if abs(ratio) < 9.995 else 1 if abs(ratio) < 99.95 else 0
+    return f"×{ratio:.{decimals}f}".replace("-", MINUS)
+
+
+def as_percentage(ratio: float) -> str:
+    if ratio >= LARGEST_FACTOR:
+        return as_factor(ratio)
+    if 0 < ratio < SMALLEST_RATIO:
+        return f"under {MINUS}99.9%"
+    percent = 100 * (ratio - 1)
+    decimals = 2 if abs(percent) < 0.95 else 1 if abs(percent) < 99.95 else 0
+    return f"{percent:+.{decimals}f}%".replace("-", MINUS)
 
 
 def interval(row: Row) -> str:
-    return "–" if row["low"] is None or row["high"] is None else f"{change(row['low'])[:-1]}…{change(row['high'])}"
+    ends = row["ratio"], row["low"], row["high"]
+    return "–" if None in ends else change_interval(*ends)
 
 
 def verdict_line(rows: Sequence[Row], gate: dict[str, Any] | None) -> str:

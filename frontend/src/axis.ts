@@ -1,6 +1,6 @@
 // Axes: their ends, and round values for their ticks. speedtrack/web/drawing/charts/axes.py has the same rules;
 // axis.golden.json tests both.
-import { tick } from "./units";
+import { FACTOR, tick } from "./units";
 
 /** Values with their labels. */
 export type Ticks = [number, string][];
@@ -69,11 +69,12 @@ function logTicks(low: number, high: number): number[] {
 }
 
 function tickLabel(unit: string | null, value: number, end: number, step: number): string {
-  return unit === null ? percentLabel(value, step) : tick(unit, value, end, step).trimEnd();
+  return unit === null ? changeLabel(value, end, step) : tick(unit, value, end, step).trimEnd();
 }
 
-/** A ratio as a change, with the decimals that distinguish it from the next one. */
-function percentLabel(ratio: number, step: number): string {
+/** A ratio as a change, with the decimals that distinguish it from the next one; as a factor if the axis is long. */
+function changeLabel(ratio: number, end: number, step: number): string {
+  if (end >= FACTOR) return `×${ratio.toFixed(6).replace(/\.?0+$/, "")}`;
   const decimals = Math.max(0, Math.min(4, -Math.floor(Math.log10(100 * step) + 1e-9)));
   const digits = Math.abs(100 * (ratio - 1)).toFixed(decimals);
   const sign = Number(digits) === 0 ? "" : ratio < 1 ? MINUS : "+";

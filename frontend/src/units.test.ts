@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import golden from "./units.golden.json";
-import { change, effect, interval, quantity, tick } from "./units";
+import { change, changeInterval, effect, interval, quantity, tick } from "./units";
 
 test("quantities read as on the server", () => {
   for (const [unit, value, text] of golden.quantity) assert.equal(quantity(unit as string, value as number), text);
@@ -15,6 +15,12 @@ test("intervals read as on the server", () => {
 
 test("changes read as on the server", () => {
   for (const [ratio, text] of golden.change) assert.equal(change(ratio as number), text);
+});
+
+test("the interval of a change has its notation", () => {
+  for (const [ratio, low, high, text] of golden.change_interval) {
+    assert.equal(changeInterval(ratio as number, low as number, high as number), text);
+  }
 });
 
 test("effects are named as on the server", () => {

@@ -74,22 +74,41 @@ export function interval(unit: string, low: number, high: number): string {
   return `${number(shown, low)} to ${number(shown, high)} ${shown.unit}`;
 }
 
-/** Beyond these the exact factor does not matter. */
-const SMALLEST_FACTOR = 0.005;
+/** Ratios from here on are shown as factors. */
+export const FACTOR = 10;
+/** Beyond these the size does not matter. */
+const SMALLEST_RATIO = 0.001;
 const LARGEST_FACTOR = 10000;
+const UNKNOWN = "not known";
 
 /**
- * A ratio as a signed percentage, or as a factor if it is large.
+ * A ratio as a signed percentage; from a factor of ten on as a factor.
  * A ratio of zero or below comes from a metric with such values: it is a share of the metric's usual size.
  */
 export function change(ratio: number): string {
-  if (!Number.isFinite(ratio)) return "not known";
-  if (ratio <= 0) return `${(100 * (ratio - 1)).toFixed(0).replace("-", MINUS)}%`;
-  if (ratio < SMALLEST_FACTOR) return `under ×${SMALLEST_FACTOR}`;
+  return ratio >= FACTOR ? asFactor(ratio) : asPercentage(ratio);
+}
+
+/** Both ends of the interval of a ratio, in the notation in which `change` shows the ratio. */
+export function changeInterval(ratio: number, low: number, high: number): string {
+  const notation = ratio >= FACTOR ? asFactor : asPercentage;
+  return `${notation(low)} to ${notation(high)}`;
+}
+
+function asFactor(ratio: number): string {
+  if (!Number.isFinite(ratio)) return UNKNOWN;
   if (ratio >= LARGEST_FACTOR) return `over ×${LARGEST_FACTOR}`;
-  if (ratio < 0.5 || ratio >= 2) return `×${ratio.toFixed(2)}`;
+  const size = Math.abs(ratio);
+  return `×${ratio.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0).replace("-", MINUS)}`;
+}
+
+function asPercentage(ratio: number): string {
+  if (!Number.isFinite(ratio)) return UNKNOWN;
+  if (ratio >= LARGEST_FACTOR) return asFactor(ratio);
+  if (ratio > 0 && ratio < SMALLEST_RATIO) return `under ${MINUS}99.9%`;
   const percent = 100 * (ratio - 1);
-  const text = percent.toFixed(Math.abs(percent) >= 0.95 ? 1 : 2).replace("-", MINUS);
+  const size = Math.abs(percent);
+  const text = percent.toFixed(size < 0.95 ? 2 : size < 99.95 ? 1 : 0).replace("-", MINUS);
   return `${percent >= 0 ? "+" : ""}${text}%`;
 }
 

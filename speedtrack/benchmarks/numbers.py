@@ -27,7 +27,9 @@ EFFECTS: dict[str, tuple[str, str]] = {
     "binary_bytes": ("larger binary", "smaller binary"),
 }
 SMALL, MOST_DECIMALS = 0.0995, 15  # below SMALL a number has more than two decimals
-SMALLEST_FACTOR, LARGEST_FACTOR = 0.005, 10_000  # factors beyond them are shown as "under" and "over"
+FACTOR = 10  # ratios from here on are shown as factors: ×10
+SMALLEST_RATIO, LARGEST_FACTOR = 0.001, 10_000  # beyond them the size does not matter: "under", "over"
+UNKNOWN = "not known"
 DAY = 86400
 SPANS = ((365 * DAY, "year"), (30 * DAY, "month"), (DAY, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
@@ -90,41 +92,49 @@ def interval(metric: Metric, low: float, high: float) -> str:
 
 
 def change(ratio: float) -> str:
-    """A ratio as a signed percentage, or as a factor when it is large.
+    """A ratio as a signed percentage; from a factor of ten on as a factor.
 
     Metrics with values of zero or below can have large ratios: these are differences as a share of the usual value.
     """
+    return as_factor(ratio) if ratio >= FACTOR else as_percentage(ratio)
+
+
+def change_interval(ratio: float, low: float, high: float) -> str:
+    """Both ends of the interval of a ratio, in the notation in which ``change`` shows the ratio."""
+    notation = as_factor if ratio >= FACTOR else as_percentage
+    return f"{notation(low)} to {notation(high)}"
+
+
+def as_factor(ratio: float) -> str:
     if not math.isfinite(ratio):
-        return "not known"
-    if ratio <= 0:
-        return f"{100 * (ratio - 1):+.0f}%".replace("-", MINUS)
-    if ratio < SMALLEST_FACTOR:
-        return f"under ×{SMALLEST_FACTOR}"
+        return UNKNOWN
     if ratio >= LARGEST_FACTOR:
         return f"over ×{LARGEST_FACTOR}"
-    if is_large(ratio):
-        return f"×{ratio:.2f}"
+    decimals = 2 if abs(ratio) < 9.995 else 1 if abs(ratio) < 99.95 else 0
+    return f"×{ratio:.{decimals}f}".replace("-", MINUS)
+
+
+def as_percentage(ratio: float) -> str:
+    if not math.isfinite(ratio):
+        return UNKNOWN
+    if ratio >= LARGEST_FACTOR:
+        return as_factor(ratio)
+    if 0 < ratio < SMALLEST_RATIO:
+        return f"under {MINUS}99.9%"
     percent = 100 * (ratio - 1)
-    text = f"{percent:+.1f}%" if abs(percent) >= 0.95 else f"{percent:+.2f}%"
-    return text.replace("-", MINUS)
-
-
-def is_large(ratio: float) -> bool:
-    """Return whether a ratio is easier to read as a factor than as a percentage."""
-    return not 0.5 <= ratio < 2
-
-
-def change_interval(low: float, high: float) -> str:
-    """Both ends of an interval of ratios in one form: as factors if one of them is large."""
-    ends = (low, high)
-    if any(map(is_large, ends)) and all(SMALLEST_FACTOR <= ratio < LARGEST_FACTOR for ratio in ends):
-        return f"×{low:.2f} to ×{high:.2f}"
-    return f"{change(low)} to {change(high)}"
+    decimals = 2 if abs(percent) < 0.95 else 1 if abs(percent) < 99.95 else 0
+    return f"{percent:+.{decimals}f}%".replace("-", MINUS)
 
 
 def size(ratio: float, low: float, high: float) -> str:
-    """A ratio with its interval, such as ``+5.2% [+4.7%, +5.7%]``."""
-    return f"{change(ratio)} [{change(low)}, {change(high)}]"
+    """A ratio with its interval, such as ``+5.2% (+4.7% to +5.7%)``."""
+    return f"{change(ratio)} ({change_interval(ratio, low, high)})"
+
+
+def seen(smallest: float) -> str:
+    """The smallest change that can be seen, a share, in two digits, never below 0.1%."""
+    percent = max(0.1, 100 * smallest)
+    return f"{percent:.{0 if percent >= 9.95 else 1}f}%"
 
 
 def duration(seconds: float) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.judging.verdicts import (
     COUNTED,
@@ -42,6 +43,11 @@ class Total(Shown):
     def interval(self) -> tuple[float, float] | None:
         """The 95% interval of the mean; None for one value, which has none."""
         return interval_of(self.mean.low, self.mean.high) if self.mean else None
+
+    @property
+    def interval_in_words(self) -> str:
+        """The interval in the notation of the mean; empty without one."""
+        return numbers.change_interval(self.mean.ratio, *self.interval) if self.mean and self.interval else ""
 
     @property
     def rests_on(self) -> str:

@@ -4,8 +4,10 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from speedtrack.alerts.lines.comparisons import Answer
+from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.stats.comparing.compare import ComparisonAnswer
@@ -62,7 +64,19 @@ WORST_FIRST = (
     Ruling.FLAGGED,
     Ruling.NOT_COMPARABLE,
 )
-SIGNS = {Ruling.WORSE: "▼ ", Ruling.BETTER: "▲ "}
+#: Signs judge, as colours do. None points up or down: that would be read as the sign of the number beside it.
+SIGNS: dict[str, str] = {Ruling.WORSE: "! ", Ruling.BETTER: "✓ "}
+#: States of alerts that are no work any more.
+SETTLED = frozenset(map(str, set(Alert.Status) - set(Alert.OPEN)))
+
+
+class Change(Protocol):
+    """A change point, as rows of the database, of lists and of charts have it. ``alert_state``: "" without an alert."""
+
+    @property
+    def is_slowdown(self) -> bool: ...
+    @property
+    def alert_state(self) -> str | None: ...
 
 
 def look_of(verdict: Ruling) -> str:
@@ -76,6 +90,19 @@ def sign_of(verdict: Ruling) -> str:
 
 def words_of(verdict: Ruling, metric: Metric) -> str:
     return numbers.effect(metric, verdict == Ruling.WORSE) if verdict in DIFFERING else str(verdict)
+
+
+def look_of_change(change: Change) -> str:
+    """The CSS class of a change: ``settled``, which has no colour, once its alert is no work any more."""
+    return "settled" if change.alert_state in SETTLED else str(way_of(change.is_slowdown))
+
+
+def sign_of_change(is_slowdown: bool) -> str:
+    return SIGNS[way_of(is_slowdown)].strip()
+
+
+def way_of(is_slowdown: bool) -> Ruling:
+    return Ruling.WORSE if is_slowdown else Ruling.BETTER
 
 
 def worst_of(verdicts: Collection[Ruling]) -> Ruling | None:
@@ -152,4 +179,4 @@ def ruling_of(metric: Metric, answer: Answer, circumstances: Circumstances = Cir
 
 def direction_of(metric: Metric, ratio: float) -> Ruling:
     """Whether a difference of this ratio is better or worse, by the metric's direction."""
-    return Ruling.WORSE if metric.is_worse(ratio) else Ruling.BETTER
+    return way_of(metric.is_worse(ratio))

@@ -118,7 +118,7 @@ def draw_pairs(axes: "Axes", change_point: ChangePoint, pairs: Sequence[float]) 
         fontsize=9,
         color=INK,
     )
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:+g}%".replace("-", numbers.MINUS) if value else "0")
+    axes.xaxis.set_major_formatter(lambda value, _: numbers.change(1 + value / 100) if value else "0")
     axes.set_yticks([])
     axes.margins(y=0.12)
     remove_frame(axes)

@@ -242,7 +242,7 @@ STATISTICS = {
     "median": Term("Median", "The middle one of the trials: a single slow one does not move it.", "methodology#a-run"),
     "ratio": Term(
         "Change",
-        "The ratio of two medians, after / before, in per cent; from a factor of two on as ×2.31.",
+        "The ratio of two medians, after / before, in per cent; from a factor of ten on as ×12.3.",
         COMPARING,
     ),
     "uncertain": Term(

@@ -34,17 +34,19 @@ export function line(canvas: Canvas, x1: number, y1: number, x2: number, y2: num
   canvas.stroke();
 }
 
-/** A triangle that points down (worse) or up (better). */
-export function triangle(canvas: Canvas, x: number, y: number, down: boolean, filled: boolean): void {
-  const height = down ? 7 : -7;
+/** A disc with a sign, as the font of the canvas is: filled, or hollow. */
+export function disc(canvas: Canvas, x: number, y: number, sign: string, filled: boolean, surface: string): void {
+  const colour = canvas.strokeStyle;
   canvas.setLineDash([]);
   canvas.beginPath();
-  canvas.moveTo(x - 6, y - height);
-  canvas.lineTo(x + 6, y - height);
-  canvas.lineTo(x, y + height * 0.6);
-  canvas.closePath();
-  if (filled) canvas.fill();
+  canvas.arc(x, y, 7, 0, 2 * Math.PI);
+  canvas.fillStyle = filled ? colour : surface;
+  canvas.fill();
   canvas.stroke();
+  canvas.fillStyle = filled ? surface : colour;
+  canvas.textAlign = "center";
+  canvas.fillText(sign, x, y + 4);
+  canvas.fillStyle = colour;
 }
 
 /** A small flag that marks a note. */

@@ -141,7 +141,7 @@ export function markPlugin(timeline: Timeline, colours: Colours): Plugin<"line">
         for (const { one, x, begin } of ordered) {
           if (one.width <= 1) continue;
           const [left, right] = [begin, x].map((at) => scales["x"]!.getPixelForValue(at)) as [number, number];
-          ctx.fillStyle = one.worse ? colours.worse : colours.better;
+          ctx.fillStyle = colourOfChange(one, colours);
           ctx.fillRect(left, chartArea.top, Math.max(right - left, 2), chartArea.bottom - chartArea.top);
         }
       });
@@ -178,16 +178,20 @@ interface MarkPlace {
   lined: boolean;
 }
 
+function colourOfChange({ look }: Change, colours: Colours): string {
+  return look === "settled" ? colours.soft : colours[look];
+}
+
 /** One change point, struck through if its alert is settled; with its percentage if there is room. */
 function drawMark(ctx: draw.Canvas, one: Change, place: MarkPlace, colours: Colours): void {
   const confirmed = one.status === "confirmed";
   const settled = isSettled(one);
-  ctx.strokeStyle = ctx.fillStyle = settled ? colours.soft : one.worse ? colours.worse : colours.better;
+  ctx.strokeStyle = ctx.fillStyle = colourOfChange(one, colours);
   ctx.lineWidth = 1.5;
   ctx.globalAlpha = 0.55;
   if (place.lined && !settled) draw.line(ctx, place.x, place.top + 24, place.x, place.bottom, confirmed ? [] : [5, 4]);
   ctx.globalAlpha = 1;
-  draw.triangle(ctx, place.x, place.top + 13, one.worse, confirmed && !settled);
+  draw.disc(ctx, place.x, place.top + 13, one.sign, confirmed && !settled, colours.surface);
   if (settled) draw.line(ctx, place.x - 8, place.top + 20, place.x + 8, place.top + 6);
   const text = `${change(one.ratio)}${settled ? ` ${one.alert_state}` : ""}`;
   if (ctx.measureText(text).width + 10 > place.room) return;

@@ -2,23 +2,21 @@
 import { quantity } from "../units";
 import { cut, isSettled, type Stop, type Timeline } from "../timeline/document";
 import {
+  type Against,
   annotationsAt,
   breaksAt,
   breakText,
   changesAt,
   changeText,
-  isClear,
   previousText,
-  type Ratio,
   type Reading,
-  ratioOf,
-  ratioText,
   readings,
   valueText,
 } from "../timeline/readings";
 import { withKeys } from "../view";
 import { type Addresses, shaOf } from "./addresses";
 import { element, link, time } from "./dom";
+import { judged } from "./judged";
 
 /** A pinned commit with its most detailed document. */
 export interface Pinned {
@@ -58,7 +56,13 @@ function card(one: Pinned, { addresses, unpin }: CardActions): HTMLElement {
   );
   const who = element("p", "soft small", `${where}${commits.author[stop.at]}, `, time(commits.time[stop.at]!));
   const values = readings(timeline, stop);
-  const made = element("article", "pin", head, who, ...values.map((value) => valueList(timeline, value, addresses)));
+  const made = element(
+    "article",
+    "pin",
+    head,
+    who,
+    ...values.map((value) => valueList(timeline, value, sha, addresses)),
+  );
   const gap = path.gaps.find((found) => found.at === stop.at);
   if (values.length === 0) made.append(element("p", "soft", gap?.reason ?? "not measured"));
   const facts = factList(timeline, stop, addresses);
@@ -68,14 +72,20 @@ function card(one: Pinned, { addresses, unpin }: CardActions): HTMLElement {
 }
 
 /** A line's value, its comparisons, and its source. */
-function valueList(timeline: Timeline, one: Reading, addresses: Addresses): HTMLElement {
+function valueList(timeline: Timeline, one: Reading, sha: string, addresses: Addresses): HTMLElement {
   const line = timeline.shown[one.shown]!;
   const list = element("dl", "reading");
   const row = (name: string, ...what: (Node | string)[]) =>
     list.append(element("dt", "", name), element("dd", "", ...what));
   row(timeline.shown.length > 1 ? line.title : "Median", valueText(timeline, one));
-  if (one.previous) row("Against", ...againstParts(line.metric.better, one.previous, previousText(one.previous)));
-  if (one.release) row("Against", ...againstParts(line.metric.better, one.release, one.release.name));
+  const against = (base: Against, text: string) =>
+    row(
+      "Against",
+      judged(line, base.ratio, addresses.compare(line.project, base.name, sha, line.machine)),
+      ` ${cut(text, 60)}`,
+    );
+  if (one.previous) against(one.previous, previousText(one.previous));
+  if (one.release) against(one.release, one.release.name);
   if (one.trials.length > 0) {
     const shown = one.trials.slice(0, 12).map((value) => quantity(line.metric.unit, value));
     row("Trials", `${shown.join(", ")}${one.trials.length > 12 ? ` and ${one.trials.length - 12} more` : ""}`);
@@ -87,24 +97,12 @@ function valueList(timeline: Timeline, one: Reading, addresses: Addresses): HTML
   return list;
 }
 
-function againstParts(better: string, ratio: Ratio, what: string): (Node | string)[] {
-  return [verdict(better, ratio), what ? ` ${cut(what, 60)}` : ""];
-}
-
-/** A ratio, in the colour of its direction if its interval is on one side. */
-function verdict(better: string, ratio: Ratio): HTMLElement {
-  const clear = isClear(ratio);
-  const worse = ratio.ratio > 1 === (better === "lower");
-  const sign = clear ? (worse ? "▼ " : "▲ ") : "";
-  return element("span", clear ? (worse ? "worse" : "better") : "", `${sign}${ratioText(ratio)}`);
-}
-
 /** Changes, environments, tags and notes at a commit. */
 function factList(timeline: Timeline, stop: Stop, addresses: Addresses): HTMLElement {
   const list = element("ul", "facts");
   for (const one of changesAt(timeline, stop)) {
     const text = changeText(timeline, { ...one, alert: null });
-    const item = element("li", one.worse ? "worse" : "better", text);
+    const item = element("li", one.look, text);
     if (one.alert !== null) item.append(", ", link(`alert ${one.alert}`, addresses.alert(one.alert)));
     if (isSettled(one)) item.append(` (${one.alert_state})`);
     list.append(item);
@@ -140,6 +138,10 @@ function comparison(first: Pinned, second: Pinned, addresses: Addresses): HTMLEl
   const before = new Map(readings(first.timeline, first.stop).map((one) => [nameOf(first, one), one]));
   const title = element("h3", "", `${second.name} against ${first.name}`);
   const list = element("dl", "reading");
+  const projects = [first, second].map(({ timeline, stop }) => timeline.paths[stop.path]!.project);
+  const shas = [first, second].map(({ timeline, stop }) => shaOf(timeline, stop)) as [string, string];
+  const compared = (machine: string) =>
+    projects[0] === projects[1] ? addresses.compare(projects[0]!, ...shas, machine) : "";
   for (const after of readings(second.timeline, second.stop)) {
     const line = second.timeline.shown[after.shown]!;
     const base = before.get(nameOf(second, after));
@@ -147,17 +149,12 @@ function comparison(first: Pinned, second: Pinned, addresses: Addresses): HTMLEl
     const unit = line.metric.unit;
     const values = ` ${quantity(unit, base.value)} → ${quantity(unit, after.value)}`;
     const name = second.timeline.shown.length > 1 ? line.title : line.metric.title;
-    list.append(
-      element("dt", "", name),
-      element("dd", "", verdict(line.metric.better, ratioOf(after, base)), element("span", "soft", values)),
-    );
+    const answer = judged(line, after.value / base.value, compared(line.machine));
+    list.append(element("dt", "", name), element("dd", "", answer, element("span", "soft", values)));
   }
   const made = element("article", "pin difference", element("header", "", title), list);
   if (list.childElementCount === 0) made.append(element("p", "soft", "No line has a value at both commits."));
-  const projects = [first, second].map(({ timeline, stop }) => timeline.paths[stop.path]!.project);
-  const machine = second.timeline.shown.find((line) => line.path === second.stop.path)?.machine ?? "";
-  const shas = [first, second].map(({ timeline, stop }) => shaOf(timeline, stop)) as [string, string];
-  const address = projects[0] === projects[1] && addresses.compare(projects[0]!, ...shas, machine);
+  const address = compared(second.timeline.shown.find((line) => line.path === second.stop.path)?.machine ?? "");
   if (address) made.append(element("p", "pinlinks", link("Compare all benchmarks", address)));
   return made;
 }

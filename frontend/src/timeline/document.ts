@@ -74,6 +74,9 @@ export interface Change {
   alert: number | null;
   /** The state of the alert. */
   alert_state: string | null;
+  /** How the server shows it: "settled" if its alert is no work any more. */
+  look: "worse" | "better" | "settled";
+  sign: string;
 }
 
 export interface Break {
@@ -252,11 +255,9 @@ export function gaps(timeline: Timeline, path: number, most = 400): Gap[] {
   return found;
 }
 
-const SETTLED = ["expected", "invalid", "fixed"];
-
 /** Returns whether the alert of a change is settled, so that it is no work any more. */
 export function isSettled(one: Change): boolean {
-  return one.alert_state !== null && SETTLED.includes(one.alert_state);
+  return one.look === "settled";
 }
 
 const WEIGHT: Record<string, number> = { confirmed: 3, settling: 2, suspected: 2, history: 2, unsettled: 1 };

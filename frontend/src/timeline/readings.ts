@@ -12,18 +12,14 @@ import {
   type Timeline,
 } from "./document";
 
-/** A value compared with an earlier one. `low` and `high`: the 95% interval of the ratio, if known. */
-export interface Ratio {
+/** A value / that of an earlier commit, by hash or tag. What it means is the server's judgement. */
+export interface Against {
   ratio: number;
-  low: number | null;
-  high: number | null;
+  name: string;
 }
 
-/** A value against that of the commit before. */
-export interface Against extends Ratio {
-  /** The commit's hash. */
-  name: string;
-  /** The number of commits between them. */
+/** Against the commit before. `commits`: the number of commits between them. */
+export interface AgainstPrevious extends Against {
   commits: number;
 }
 
@@ -35,9 +31,9 @@ export interface Reading {
   high: number;
   n: number;
   flags: string[];
-  previous: Against | null;
+  previous: AgainstPrevious | null;
   /** Compared with the last release committed before. */
-  release: (Ratio & { name: string }) | null;
+  release: Against | null;
   run: number | null;
   trials: number[];
 }
@@ -46,30 +42,6 @@ interface Estimate {
   value: number;
   low: number;
   high: number;
-}
-
-/**
- * The ratio of two medians with its interval by the recovery of variances (MOVER; Zou and Donner 2008) of their
- * logarithms: each interval's distances from its median, added in quadrature.
- */
-export function ratioOf(after: Estimate, before: Estimate): Ratio {
-  const ratio = after.value / before.value;
-  const ends = [after.value, after.low, after.high, before.value, before.low, before.high];
-  if (!ends.every((end) => end > 0 && Number.isFinite(end))) return { ratio, low: null, high: null };
-  const [a, aLow, aHigh, b, bLow, bHigh] = ends.map(Math.log) as [number, number, number, number, number, number];
-  const down = Math.hypot(a - aLow, bHigh - b);
-  const up = Math.hypot(aHigh - a, b - bLow);
-  return { ratio, low: Math.exp(a - b - down), high: Math.exp(a - b + up) };
-}
-
-/** A ratio as a change with its interval: +8.0% (+7.1% to +8.9%). */
-export function ratioText({ ratio, low, high }: Ratio): string {
-  return low === null || high === null ? change(ratio) : `${change(ratio)} (${change(low)} to ${change(high)})`;
-}
-
-/** Returns whether the interval of a ratio is on one side of 1. */
-export function isClear({ low, high }: Ratio): boolean {
-  return low !== null && high !== null && (low > 1 || high < 1);
 }
 
 /** The value of each line that has one at a commit, also on other branches with the same commit. */
@@ -113,16 +85,15 @@ function reading(path: Path, line: LineColumns, i: number): Reading {
     n: line.n[i]!,
     flags: line.flags[at] ?? [],
     previous: follows ? againstPrevious(path, line, here, i, before) : null,
-    release: release ? { ...ratioOf(here, release), name: release.name } : null,
+    release: release ? { ratio: here.value / release.value, name: release.name } : null,
     run: line.runs?.[at] ?? null,
     trials: line.trials?.[at] ?? [],
   };
 }
 
-function againstPrevious(path: Path, line: LineColumns, here: Estimate, i: number, before: number): Against {
+function againstPrevious(path: Path, line: LineColumns, here: Estimate, i: number, before: number): AgainstPrevious {
   const [at, earlier] = [line.at[i]!, line.at[before]!];
-  const name = (path.commits.sha[earlier] ?? "").slice(0, 10);
-  return { ...ratioOf(here, estimate(line, before)), name, commits: at - earlier };
+  return { ratio: here.value / line.value[before]!, name: path.commits.sha[earlier] ?? "", commits: at - earlier };
 }
 
 function estimate(line: LineColumns, i: number): Estimate {
@@ -181,13 +152,13 @@ function readingSentences(timeline: Timeline, one: Reading, several: boolean): s
   const { title } = timeline.shown[one.shown]!;
   const found = [`${several ? `${title}: ` : ""}${valueText(timeline, one)}`];
   if (timeline.shown.length > 2) return found;
-  if (one.previous) found.push(`  ${ratioText(one.previous)} against ${previousText(one.previous)}`);
-  if (one.release) found.push(`  ${ratioText(one.release)} against ${cut(one.release.name, 40)}`);
+  if (one.previous) found.push(`  ${change(one.previous.ratio)} against ${previousText(one.previous)}`);
+  if (one.release) found.push(`  ${change(one.release.ratio)} against ${cut(one.release.name, 40)}`);
   return found;
 }
 
-export function previousText({ commits, name }: Against): string {
-  return commits === 1 ? "the commit before" : `${name}, ${commits} commits before`;
+export function previousText({ commits, name }: AgainstPrevious): string {
+  return commits === 1 ? "the commit before" : `${name.slice(0, 10)}, ${commits} commits before`;
 }
 
 /** A value with its interval, the number of its trials, and its flags. */
@@ -206,7 +177,7 @@ export function changeText(timeline: Timeline, one: Change): string {
   const state = isSettled(one) ? ` (${one.alert_state})` : "";
   const alert = one.alert === null ? "" : `, alert ${one.alert}${state}`;
   const size = `${effect(metric.name, one.worse)} ${change(one.ratio)}`;
-  return `${one.worse ? "▼" : "▲"} ${size}${where}, ${one.status}${range}${alert}`;
+  return `${one.sign} ${size}${where}, ${one.status}${range}${alert}`;
 }
 
 /** The text of a break, in at most `most` characters. */

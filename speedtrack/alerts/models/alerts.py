@@ -139,6 +139,10 @@ class Alert(models.Model):
         return references.first() or ""
 
     @property
+    def is_slowdown(self) -> bool:
+        return not self.improvement
+
+    @property
     def cause(self) -> str:
         """The cause as the end of a sentence. It names no single commit as long as another one may be the cause."""
         if self.drift:

@@ -177,6 +177,11 @@ class ChangePoint(models.Model):
         return self.series.benchmark.name
 
     @property
+    def alert_state(self) -> str:
+        """The state of its alert; empty without one."""
+        return self.alert.status if self.alert else ""
+
+    @property
     def rank(self) -> Rank:
         """Sort key of the changes of an alert."""
         return rank_of(self)

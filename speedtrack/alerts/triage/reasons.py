@@ -77,7 +77,7 @@ def changes_on(series: Series, branch: Branch) -> dict[int, list[ChangePoint]]:
 
 def judgement(reason: WindowEvidence) -> str:
     """A sentence: what moved, what it had to exceed, and whether it did."""
-    movement = f"{reason.ratio - 1:+.1%} over {reason.after} commit{'' if reason.after == 1 else 's'}"
+    movement = f"{numbers.change(reason.ratio)} over {reason.after} commit{'' if reason.after == 1 else 's'}"
     if reason.limited_by == Limit.HISTORY:
         return f"{movement}: too little history and too few trials to judge it"
     limit = f"{reason.limit:.1%}, {LIMITED_BY[reason.limited_by]}"
@@ -90,7 +90,7 @@ def judgement(reason: WindowEvidence) -> str:
 
 
 def history_in_words(verdict: HistoryVerdict) -> str:
-    return f"the history of the line as a whole shows {verdict.ratio - 1:+.1%} (score {verdict.score:.2f})"
+    return f"the history of the line as a whole shows {numbers.change(verdict.ratio)} (score {verdict.score:.2f})"
 
 
 def steps_of(cp: ChangePoint) -> list[str]:

@@ -41,18 +41,20 @@ def test_a_ratio_that_is_no_number_is_said_to_be_unknown(ratio: float) -> None:
     assert numbers.change(ratio) == "not known"
 
 
+@pytest.mark.parametrize(("ratio", "low", "high", "text"), GOLDEN["change_interval"])
+def test_an_interval_has_the_notation_of_its_change(ratio: float, low: float, high: float, text: str) -> None:
+    assert numbers.change_interval(ratio, low, high) == text
+
+
+def test_an_end_that_is_no_number_is_unknown() -> None:
+    assert numbers.change_interval(2.0, math.nan, 3.0) == "not known to +200%"
+
+
 @pytest.mark.parametrize(
-    ("low", "high", "text"),
-    [
-        (0.93, 1.02, "−7.0% to +2.0%"),
-        (0.41, 0.585, "×0.41 to ×0.58"),
-        (1.9, 2.4, "×1.90 to ×2.40"),
-        (-0.5, 0.7, "−150% to −30.0%"),
-        (math.nan, 3.0, "not known to ×3.00"),
-    ],
+    ("share", "text"), [(0.0001, "0.1%"), (0.052, "5.2%"), (0.17, "17%"), (0.999, "100%"), (3, "300%")]
 )
-def test_both_ends_of_an_interval_have_one_form(low: float, high: float, text: str) -> None:
-    assert numbers.change_interval(low, high) == text
+def test_what_is_seen_has_two_digits(share: float, text: str) -> None:
+    assert numbers.seen(share) == text
 
 
 def test_a_margin_has_a_digit_that_says_something() -> None:

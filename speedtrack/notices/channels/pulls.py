@@ -89,7 +89,7 @@ def part_of(alert: Alert) -> str:
     url = settings.URL + reverse("alert", args=[alert.pk])
     rows = [
         f"| `{cp.series.benchmark.name.replace('`', '').replace('|', '')}` | {cp.metric.title} "
-        f"| {numbers.change(cp.ratio)} | {numbers.change(cp.low)} to {numbers.change(cp.high)} |"
+        f"| {numbers.change(cp.ratio)} | {numbers.change_interval(cp.ratio, cp.low, cp.high)} |"
         for cp in slowdowns(alert)[:MOST_CHANGES]
     ]
     head = f"[Alert {alert.pk}]({url}), {alert.cause.removesuffix(alert.commit.short)}{alert.commit.sha}:"

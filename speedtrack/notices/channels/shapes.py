@@ -67,9 +67,10 @@ def change_lines(event_message: AlertMessage) -> list[str]:
 
 
 def change_line(change: SettledChangeDocument) -> str:
-    metric, (low, high) = METRICS[change.metric], (100 * ((end or 1.0) - 1) for end in (change.low, change.high))
-    effect = f"{numbers.effect(metric, change.is_slowdown)} {numbers.change(change.ratio or 1.0)}"
-    return f"{effect} {without_mentions(change.benchmark, 60)}, {metric.title} (95%: {low:+.1f}% to {high:+.1f}%)"
+    metric, ratio = METRICS[change.metric], change.ratio or 1.0
+    effect = f"{numbers.effect(metric, change.is_slowdown)} {numbers.change(ratio)}"
+    interval = numbers.change_interval(ratio, change.low or 1.0, change.high or 1.0)
+    return f"{effect} {without_mentions(change.benchmark, 60)}, {metric.title} (95%: {interval})"
 
 
 def commit_lines(event_message: AlertMessage) -> list[tuple[str, str, str]]:

@@ -65,7 +65,8 @@ def only(alert: Alert) -> list[Outbox]:
         (1.052, ["get-p16", "a", "b"], 1, "[redis] slower +5.2%: get-p16 and 2 more, unstable 02ababab"),
         (1.052, ["get-p16"], 3, "[redis] slower +5.2%: get-p16, unstable 01abababab..04ababab"),
         (0.9, ["get-p16"], 1, "[redis] faster -10.0%: get-p16, unstable 02ababab"),
-        (3.0, ["get-p16"], 1, "[redis] slower x3.00: get-p16, unstable 02ababab"),
+        (3.0, ["get-p16"], 1, "[redis] slower +200%: get-p16, unstable 02ababab"),
+        (12.0, ["get-p16"], 1, "[redis] slower x12.0: get-p16, unstable 02ababab"),
     ],
 )
 def test_the_subject(history: History, ratio: float, benchmarks: list[str], width: int, expected: str) -> None:
@@ -112,7 +113,7 @@ def test_every_face_says_what_got_worse_and_what_got_better(history: History) ->
     page = client.get(f"/alerts/{alert.pk}/").content.decode()
     assert f"<title>Alert {alert.pk}: {said} ·" in page
     heading = " ".join(re.sub("<[^>]+>", " ", page.partition("<h1>")[2].partition("</h1>")[0]).split())
-    assert heading.startswith("▼ slower +5.0% slower") and "▲ faster −50.0% much-faster" in heading
+    assert heading.startswith("! slower +5.0% slower") and "✓ faster −50.0% much-faster" in heading
     assert client.get(f"/alerts/{alert.pk}.json").json()["summary"] == said
 
 

@@ -6,7 +6,7 @@ from django.db.models import CharField, Exists, F, Func, Max, OuterRef, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from speedtrack.benchmarks import definitions
+from speedtrack.benchmarks import definitions, numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.runs.models import (
     CanaryCheck,
@@ -46,7 +46,8 @@ def begin_quarantine(machine: Machine, check: CanaryCheck) -> None:
     assert check.series is not None and check.ratio is not None and check.limit is not None
     why = (
         f"its canary moved: {check.series.benchmark.name}, {METRICS[check.series.metric].title} is "
-        f"{check.ratio - 1:+.1%} against its own history, {IN_A_ROW} times in a row (usual: up to {check.limit:.1%})"
+        f"{numbers.change(check.ratio)} against its own history, {IN_A_ROW} times in a row "
+        f"(usual: up to {check.limit:.1%})"
     )
     machine.quarantined_at, machine.quarantined_why = timezone.now(), why
     Machine.objects.filter(pk=machine.pk).update(quarantined_at=Now(), quarantined_why=why)

@@ -10,6 +10,7 @@ from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.judging.verdicts import SETTLED
 from speedtrack.projects.models import Branch, Commit, Position
 
 Status = ChangePoint.Status
@@ -63,7 +64,7 @@ CROSS JOIN LATERAL (
 
 #: What lists show of a change point. Each further time that is loaded costs more than the rest of its row.
 LISTED = (
-    *("status", "ratio", "low", "high", "kind", "reference", "alert", "series__project", "series__metric"),
+    *("status", "ratio", "low", "high", "kind", "reference", "alert__status", "series__project", "series__metric"),
     *("series__benchmark__name", "series__machine__name", "branch__name", "branch__project__slug"),
     *("branch__project__name", "branch__project__default_branch", "before__sha", "commit__sha", "commit__subject"),
     *("commit__author_name", "commit__committed_at"),
@@ -85,8 +86,12 @@ class ChangeGroup:
     points: list[GroupedPoint]
 
     @property
-    def worse(self) -> bool:
+    def is_slowdown(self) -> bool:
         return self.worst.is_slowdown
+
+    @property
+    def alert_state(self) -> str:
+        return self.worst.alert_state
 
     @property
     def confirmed(self) -> bool:
@@ -98,6 +103,9 @@ class ChangeGroup:
 
     @property
     def state(self) -> str:
+        """The state of its alert once that is settled, else how certain the change is."""
+        if self.alert_state in SETTLED:
+            return self.alert_state
         if self.confirmed or self.settling:
             return "confirmed" if self.confirmed else "suspected"
         statuses = {point.status for point in self.points}
@@ -120,7 +128,7 @@ def change_points() -> QuerySet[ChangePoint]:
     positions = Position.objects.filter(branch=OuterRef("branch"))
     first = Subquery(positions.filter(commit=OuterRef("before")).values("number"))
     last = Subquery(positions.filter(commit=OuterRef("commit")).values("number"))
-    related = ("series__benchmark", "series__machine", "branch__project", "commit", "before")
+    related = ("series__benchmark", "series__machine", "branch__project", "commit", "before", "alert")
     points = ChangePoint.objects.select_related(*related).defer(
         "series__benchmark__definition", "series__machine__facts"
     )

@@ -12,6 +12,7 @@ from speedtrack.alerts.headlines import DirectionSummary
 from speedtrack.alerts.models import Alert, Mute
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
+from speedtrack.judging.verdicts import SETTLED, look_of_change, sign_of_change, way_of
 from speedtrack.projects.models import Project
 from speedtrack.web.addresses import alert_path, commit_path, project_path, timeline_path
 from speedtrack.web.drawing.small.excerpts import Excerpt
@@ -21,6 +22,7 @@ from speedtrack.web.pages.alerting.alert import AlertPage, Evidence
 from speedtrack.web.pages.alerting.alerts import ListedAlert
 from speedtrack.web.templatetags.show import ago, explained
 from speedtrack.web.templatetags.tables import join
+from speedtrack.web.templatetags.verdicts import badge
 
 register = template.Library()
 
@@ -41,7 +43,7 @@ def alert_row(row: ListedAlert, project: Project | None, selectable: bool) -> Sa
         selecting_box(alert) if selectable else "",
         "better" if alert.improvement else "worse",
         alert.status,
-        "▲" if alert.improvement else "▼",
+        sign_of_change(alert.is_slowdown),
         alert_path(alert.pk),
         summary_words(row),
         "" if project else format_html('<a href="{}">{}</a> · ', project_path(alert.project.slug), alert.project.name),
@@ -73,16 +75,16 @@ def selecting_box(alert: Alert) -> SafeString:
 
 def summary_words(row: ListedAlert) -> SafeString:
     """The largest change in each direction, slowdowns first."""
-    phrases = [direction_words(summary) for summary in row.summaries]
+    phrases = [direction_words(summary, row.alert.status) for summary in row.summaries]
     return format_html_join("; ", "{}", ((phrase,) for phrase in phrases)) or format_html("alert {}", row.alert.pk)
 
 
 @register.simple_tag
-def direction_words(summary: DirectionSummary) -> SafeString:
-    """What moved one way: the largest change, and how many benchmarks moved with it."""
+def direction_words(summary: DirectionSummary, alert_state: str = "") -> SafeString:
+    """What moved one way: the largest change, and how many benchmarks moved with it. It has no colour once settled."""
     return format_html(
         '<strong class="{}">{}</strong> {}, {}{}',
-        "worse" if summary.is_slowdown else "better",
+        "settled" if alert_state in SETTLED else way_of(summary.is_slowdown),
         summary.effect,
         summary.largest.benchmark_name,
         summary.largest.metric.title,
@@ -146,19 +148,18 @@ def evidence_row(project: Project, around: dict[str, str], forest: Forest, evide
     return format_html(
         '<tr><th scope="row"><a href="{}?{}">{}</a></th><td class="metric">{}</td><td class="number {}"><strong>{}'
         '</strong></td><td class="plot">{}</td><td class="number soft">{}</td><td class="plot">{}</td><td>{}</td>'
-        '<td class="verdict"><span class="badge {}{}">{}</span> <span class="soft small">{}</span>{}</td></tr>',
+        '<td class="verdict"><span class="badge {}">{}</span> <span class="soft small">{}</span>{}</td></tr>',
         timeline_path(project.slug, cp.series.benchmark.name, cp.series.metric),
         query,
         cp.series.benchmark.name,
         explained(f"metric {cp.series.metric}", cp.metric.title),
-        "worse" if cp.is_slowdown else "better",
+        look_of_change(cp),
         numbers.change(cp.ratio),
-        whisker(forest, evidence.whisker, "worse" if cp.is_slowdown else "better", evidence.summary),
-        numbers.change_interval(cp.low, cp.high),
+        whisker(forest, evidence.whisker, way_of(cp.is_slowdown), evidence.summary),
+        numbers.change_interval(cp.ratio, cp.low, cp.high),
         excerpt(evidence.excerpt) if evidence.excerpt else "",
         cp.series.machine.name,
-        cp.status,
-        "" if cp.is_slowdown else " good",
+        badge(cp),
         explained(f"change {cp.status}", cp.status),
         cp.note,
         mute_badge(project, evidence.mute) if evidence.mute else "",

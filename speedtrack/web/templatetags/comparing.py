@@ -53,13 +53,13 @@ def compare_row(row: ComparedRow, address: str, page: ComparePage, whisker: Whis
         f'<td><span class="answer {look}">{row.sign}{row.words}</span>{badges(row)}</td>'
         f'<td class="number">{escape(numbers.quantity(metric, row.base.value))}</td>'
         f'<td class="number">{escape(numbers.quantity(metric, row.head.value))}</td>'
-        f'<td class="number soft">{numbers.change_interval(row.low, row.high)}</td></tr>'
+        f'<td class="number soft">{numbers.change_interval(row.ratio, row.low, row.high)}</td></tr>'
     )
 
 
 def whisker_svg(row: ComparedRow, at: Whisker, unchanged_x: float) -> str:
     """The interval and the estimate: filled for a difference, hollow for none, dashed where the row is doubtful."""
-    label = f"{row.words} {numbers.change(row.ratio)}, {numbers.change_interval(row.low, row.high)}"
+    label = f"{row.words} {numbers.change(row.ratio)}, {numbers.change_interval(row.ratio, row.low, row.high)}"
     kind = f"{row.look}{' doubtful' if row.doubts else ''}{'' if row.look != 'same' else ' hollow'}"
     if at.beyond:
         tip = at.middle + 5 * at.beyond
@@ -121,6 +121,6 @@ def against_cells(row: ComparedRow | None, tag: str) -> str:
         return '<td class="number soft">–</td><td></td>'
     return (
         f'<td class="number" title="against {escape(tag)}"><span class="change {row.look}">{numbers.change(row.ratio)}'
-        f'</span> <span class="soft">{numbers.change_interval(row.low, row.high)}</span></td>'
+        f'</span> <span class="soft">{numbers.change_interval(row.ratio, row.low, row.high)}</span></td>'
         f'<td><span class="answer {row.look}">{row.sign}{row.words}</span>{badges(row)}</td>'
     )

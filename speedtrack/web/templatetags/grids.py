@@ -96,7 +96,7 @@ def newest_value(metric: Metric, row: BenchmarkRow) -> str:
 def since_cell(since: Judgement | None) -> str:
     if since is None:
         return '<td class="number soft" title="There is no reliable value of the release in this environment">–</td>'
-    interval = numbers.change_interval(*since.interval) if since.interval else ""
+    interval = numbers.change_interval(since.ratio, *since.interval) if since.interval else ""
     return (
         f'<td class="number since" title="{since.words}; 95% interval: {interval or "–"}"><span class="change '
         f'{since.look}">{since.sign}{numbers.change(since.ratio)}</span><span class="interval">{interval}</span></td>'

@@ -67,5 +67,5 @@ def trial_strip(strip: TrialStrip, label: str) -> SafeString:
 def trial_dot(dot: TrialDot) -> str:
     title = f"<title>{escape(dot.title)}</title>"
     if dot.flagged:
-        return f'<polygon points="{dot.triangle}">{title}</polygon>'
+        return f'<rect x="{dot.x - 3.5:.1f}" y="{dot.y - 3.5:.1f}" width="7" height="7">{title}</rect>'
     return f'<circle cx="{dot.x}" cy="{dot.y}" r="3">{title}</circle>'

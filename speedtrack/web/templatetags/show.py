@@ -41,10 +41,7 @@ def percent(share: float) -> str:
     return f"{share:.1%}"
 
 
-@register.filter
-def change_seen(smallest: float) -> str:
-    """The smallest change that can be seen, in two digits, never below 0.1%."""
-    return f"{max(0.1, 100 * smallest):.2g}%" if smallest < 1 else f"{100 * smallest:.0f}%"
+register.filter("change_seen", numbers.seen)
 
 
 @register.simple_tag

@@ -23,7 +23,8 @@ from speedtrack.web.pages.running.queue import ExpectedRun, MachineWork, Waiting
 from speedtrack.web.pages.running.run import RunPage
 from speedtrack.web.pages.timeline.points import ShownChange
 from speedtrack.web.pages.timeline.table import RowPoint, TableRow, TimelineTable
-from speedtrack.web.templatetags.show import ago, change_seen, explained, percent
+from speedtrack.web.templatetags.show import ago, explained, percent
+from speedtrack.web.templatetags.verdicts import badge
 
 register = template.Library()
 
@@ -92,14 +93,13 @@ def comparison_cells(page: CommitPage, result: SeriesResult) -> SafeString:
         value_html,
         result.look,
         numbers.change(comparison.judgement.ratio),
-        numbers.change_interval(comparison.judgement.low, comparison.judgement.high),
+        numbers.change_interval(comparison.judgement.ratio, comparison.judgement.low, comparison.judgement.high),
     )
 
 
 def change_badge(change: ChangePoint | ShownChange, ratio: str = "") -> SafeString:
-    good = "" if change.is_slowdown else " good"
     text = f"{change.status} {ratio}".rstrip()
-    return format_html(' <span class="badge {}{}">{}</span>', change.status, good, text)
+    return format_html(' <span class="badge {}">{}</span>', badge(change), text)
 
 
 def timeline_query(page: CommitPage) -> str:
@@ -129,7 +129,7 @@ def sensitivity_cells(project: Project, sensitivity: ShownSensitivity) -> tuple[
         sensitivity.benchmark,
         explained(f"metric {sensitivity.metric.name}", sensitivity.metric.title),
         sensitivity.machine,
-        change_seen(row.smallest) if row.smallest else "–",
+        numbers.seen(row.smallest) if row.smallest else "–",
         f"{within} commit{'' if within == 1 else 's'}" if within else "–",
         "–" if row.between is None else percent(row.between),
         f"{row.aa_different} of {row.aa_runs}" if row.aa_runs else "–",

@@ -21,7 +21,7 @@ from speedtrack.web.tests.world import HOSTILE, World, html_of, queries
 def test_results_are_compared_on_their_samples(client: Client, slow: tuple[World, Alert]) -> None:
     made, alert = slow
     page = html_of(client.get(f"/p/kvd/c/{made.shas[5]}/"))
-    assert "▼ slower" in page
+    assert "! slower" in page
     assert "+20" in page
     assert f"alert {alert.pk}" in page
     assert "<script>alert" not in page
@@ -31,7 +31,7 @@ def test_results_are_compared_on_their_samples(client: Client, slow: tuple[World
 def test_equal_neighbours_are_the_same(client: Client, kvd: World) -> None:
     page = html_of(client.get(f"/p/kvd/c/{kvd.shas[2][:10]}/"))
     assert 'class="answer same">same' in page
-    assert "▼ slower" not in page
+    assert "! slower" not in page
 
 
 def test_the_first_measurement_has_nothing_before_it(client: Client, kvd: World) -> None:
@@ -120,7 +120,7 @@ def test_the_page_names_the_last_release_and_loads_what_differs(client: Client, 
     assert part
     summary = html_of(client.get(html.unescape(part[1])))
     assert '4 <span class="worse">worse</span>' in summary
-    assert "▼ slower" in summary and "<html" not in summary
+    assert "! slower" in summary and "<html" not in summary
 
 
 def test_a_build_has_its_size_and_says_of_which_commit_it_is_the_same(client: Client, kvd: World) -> None:

@@ -48,7 +48,7 @@ def test_badges_say_what_is_open_measured_and_changed(client: Client, slow: tupl
     assert message(client, "release") == ("since release", "not measured", "lightgrey")
     release(made, 2, "v1.0.0")
     label, words, colour = message(client, "release")
-    assert (label, words, colour) == ("since v1.0.0", "▼ +20.0%", "red")
+    assert (label, words, colour) == ("since v1.0.0", "! +20.0%", "red")
     Alert.objects.filter(pk=alert.pk).update(status="expected")
     made.push(2)
     assert message(client, "alerts") == ("speed alerts", "none", "brightgreen")

@@ -52,8 +52,16 @@ def test_a_graph_of_instructions_says_so_in_every_frame() -> None:
 
 def test_the_table_has_what_a_function_costs_itself_and_those_that_are_gone() -> None:
     table = Flame.of(HEAD, BASE).functions
-    assert [(f.name, f.difference, f.worse) for f in table[:1]] == [("count_keys", "−16.7%", False)]
-    assert table[0].after == "0.0%, 0 ns"
+    assert [(f.name, f.difference, f.is_slowdown) for f in table[:1]] == [("count_keys", "−1,000 (−16.7%)", False)]
+    assert (table[0].before, table[0].after) == ("1,000", "0")
+
+
+def test_the_table_leaves_out_what_the_noise_of_the_samples_explains() -> None:
+    base, head = "all;a 500\nall;b 6\nall;c 300\n", "all;a 500\nall;b 12\nall;c 400\n"
+    sampled = Flame.of(Stacks(base, 806.0), Stacks(head, 912.0))
+    assert ([function.name for function in sampled.functions], sampled.function_count) == (["c"], 3)
+    counted = Flame.of(Stacks(base, 806.0), Stacks(head, 912.0), quantity=INSTRUCTIONS)
+    assert [function.name for function in counted.functions] == ["c", "b"]
 
 
 def test_zoomed_in_a_frame_fills_the_width_below_its_callers() -> None:

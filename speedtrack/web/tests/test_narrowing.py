@@ -36,7 +36,7 @@ def test_each_commit_of_the_path_shows_what_its_pairs_said() -> None:
     assert found.commits[4].title.endswith("its pairs do not decide; it may be the cause: Change 4")
     assert [look for look, *_ in found.legend] == ["old", "new", "unknown", "failed", "unmeasured"]
     better = narrowing_of(alert(), PATH, steps, runs, worse=False)
-    assert better and better.commits[7].mark == "▲"
+    assert better and better.commits[7].mark == "✓"
 
 
 def test_without_commits_in_between_there_is_no_path_and_a_long_one_is_cut() -> None:

@@ -110,7 +110,7 @@ def test_the_newest_value_is_compared_with_the_last_measured_release(client: Cli
     Tag.objects.create(project=made.project, name="v2.0", sha="f" * 40)
     page = html_of(client.get("/p/kvd/"))
     assert re.search(rf'Since <a href="/p/kvd/c/{made.shas[3]}/">v1\.2</a>', page)
-    since = re.findall(r'95% interval: ([^"]+)"><span class="change worse">▼ (\S+)</span>', page)
+    since = re.findall(r'95% interval: ([^"]+)"><span class="change worse">! (\S+)</span>', page)
     assert len(since) == 2 and all(change == "+20.0%" for _, change in since)
     assert all("+19." in interval and "+20." in interval for interval, _ in since)
     assert re.search(rf'class="commit tagged"><a href="/p/kvd/c/{made.shas[4]}/" title="v1\.3-rc1: ', page)

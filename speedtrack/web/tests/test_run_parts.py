@@ -62,7 +62,7 @@ def test_a_run_shows_its_time_its_trials_and_what_to_do(client: Client, kvd: Wor
     assert "1 of 5 trials: The hypervisor took more than 2% of the window" in html
     assert "Use a dedicated host" in html
     assert "The log below names the cause of each." in html
-    assert 'points="' in html and "discarded because of its flags" in html
+    assert '<rect x="' in html and "discarded because of its flags" in html
 
 
 def test_the_cores_of_a_run_are_drawn() -> None:

@@ -82,14 +82,16 @@ def log_ticks(low: float, high: float) -> list[float]:
 def tick_label(unit: str | None, value: float, end: float, step: float) -> str:
     """The label of a value. The end of the axis determines the unit, the step the number of decimals."""
     if unit is None:
-        return percent_label(value, step)
+        return change_label(value, end, step)
     scale = numbers.unit_scale(unit, end)
     decimals = (d for d in range(4) if abs(step / scale.factor * 10**d - round(step / scale.factor * 10**d)) < 1e-6)
     return numbers.UnitScale(scale.factor, scale.unit, next(decimals, 4)).text(value)
 
 
-def percent_label(ratio: float, step: float) -> str:
-    """A ratio as a change, with enough decimals to tell it from the next tick."""
+def change_label(ratio: float, end: float, step: float) -> str:
+    """A ratio as a change, with enough decimals to tell it from the next tick; as a factor if the axis is long."""
+    if end >= numbers.FACTOR:
+        return f"×{ratio:.6f}".rstrip("0").rstrip(".")
     decimals = max(0, min(4, -math.floor(math.log10(100 * step) + 1e-9)))
     label = f"{100 * (ratio - 1):+.{decimals}f}%".replace("-", numbers.MINUS)
     return label.lstrip(f"+{numbers.MINUS}") if not label.strip("+0.%" + numbers.MINUS) else label

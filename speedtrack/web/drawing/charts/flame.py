@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from speedtrack.benchmarks import numbers
+from speedtrack.stats.comparing.compare import LEVEL
+from speedtrack.stats.comparing.samples import differing_counts
 
 ROW = 19  # height of a frame in pixels, with its gap
 MOST_ROWS, MOST_FRAMES, LEAST_WIDTH = 48, 500, 0.15  # per cent
@@ -84,16 +86,24 @@ class Function:
     before: str
     after: str
     difference: str
-    worse: bool
+    growth: float  #: as a share of the base's total
+
+    @property
+    def is_slowdown(self) -> bool:
+        return self.growth > 0
 
 
 @dataclass(frozen=True)
 class Flame:
+    """``functions``: those that changed, of ``function_count`` that either side has."""
+
     frames: list[Frame]
     functions: list[Function]
+    function_count: int
     zoomed: str
     height: int
     quantity: Quantity
+    unit: str
 
     @classmethod
     def of(cls, base: Stacks, head: Stacks, zoom: int = 0, quantity: Quantity = TIME) -> "Flame":
@@ -104,7 +114,7 @@ class Flame:
         frames = list(frames_of(path, costs))
         height = max(frame.y for frame in frames) + ROW
         zoomed = path[-1].name if len(path) > 1 else ""
-        return cls(frames, changed_functions(base, head, costs), zoomed, height, quantity)
+        return cls(frames, *changed_functions(base, head, costs), zoomed, height, quantity, costs.unit)
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,19 @@ class SampleCosts:
         ratio = head.per_request / base.per_request if has_totals else 1.0  # type: ignore[operator]
         totals = [sum(count for _, count in parse_folded(side.folded)) or 1 for side in (base, head)]
         return cls(1 / totals[0], ratio / totals[1], ratio, base.per_request if has_totals else None, quantity)
+
+    def function(self, name: str, before: float, after: float) -> Function:
+        """A function's own costs in the unit of the quantity; without known totals as shares."""
+        growth = after - before
+        if self.base_total is None:
+            return Function(name, f"{before:.1%}", f"{after:.1%}", signed_percent(growth), growth)
+        texts = [f"{cost * self.base_total:,.0f}" for cost in (before, after)]
+        difference = f"{growth * self.base_total:+,.0f}".replace("-", numbers.MINUS)
+        return Function(name, *texts, f"{difference} ({signed_percent(growth)})", growth)
+
+    @property
+    def unit(self) -> str:
+        return self.quantity.unit if self.base_total else "share"
 
     def cost_text(self, cost: float, total: float) -> str:
         """A cost as a share of its own side's total, and in the unit if the total is known."""
@@ -221,26 +244,27 @@ def colour(difference: float) -> str:
     return f"{'more' if difference > 0 else 'less'}{strength}" if strength else "same"
 
 
-def changed_functions(base: Stacks, head: Stacks, costs: SampleCosts) -> list[Function]:
-    """The functions whose own cost differs most."""
-    before, after = own_costs(base, costs.base), own_costs(head, costs.head)
-    differences = {name: after[name] - before[name] for name in before | after}
-    names = (name for name, cost in differences.items() if abs(cost) >= LEAST_DIFFERENCE)
-    largest = sorted(names, key=lambda name: (-abs(differences[name]), name))[:FUNCTIONS]
-    return [
-        Function(
-            name,
-            costs.before(before[name]),
-            costs.after(after[name]),
-            signed_percent(differences[name]),
-            differences[name] > 0,
-        )
-        for name in largest
+def changed_functions(base: Stacks, head: Stacks, costs: SampleCosts) -> tuple[list[Function], int]:
+    """The functions whose own cost differs most, by more than the noise of the samples; and how many there are in all.
+
+    Counted instructions have no such noise.
+    """
+    before, after = own_samples(base), own_samples(head)
+    names = sorted(before | after)
+    counts = [[side[name] for name in names] for side in (before, after)]
+    is_sampled = costs.quantity is TIME
+    shown = differing_counts(*counts, costs.base, costs.head, LEVEL) if is_sampled else [True] * len(names)
+    functions = [
+        costs.function(name, before[name] * costs.base, after[name] * costs.head)
+        for name, is_shown in zip(names, shown, strict=True)
+        if is_shown
     ]
+    changed = [function for function in functions if abs(function.growth) >= LEAST_DIFFERENCE]
+    return sorted(changed, key=lambda function: (-abs(function.growth), function.name))[:FUNCTIONS], len(names)
 
 
-def own_costs(side: Stacks, per_sample: float) -> "Counter[str]":
-    costs: Counter[str] = Counter()
+def own_samples(side: Stacks) -> "Counter[str]":
+    samples: Counter[str] = Counter()
     for stack, count in parse_folded(side.folded):
-        costs[stack[-1]] += count * per_sample  # type: ignore[assignment]
-    return costs
+        samples[stack[-1]] += count
+    return samples

@@ -48,7 +48,6 @@ ROW = 18  # height of a row of the legend
 DASH = "6 4"
 FEW_DAYS = 8  # within which commits are named by their hashes: days would be the same
 MANY_MARKS = 30  # changes, above which only the confirmed ones have a line
-SETTLED = ("expected", "invalid", "fixed")  # states of alerts that are no work any more
 
 
 @dataclass(frozen=True)
@@ -368,17 +367,17 @@ def change_marks(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
     )
     marks = sorted(positions, key=lambda mark: mark[0])
     for (x, change), (following, _) in zip(marks, [*marks[1:], (frame.right + 6, None)], strict=False):
-        is_settled = change["alert_state"] in SETTLED
-        colour = frame.colours["soft" if is_settled else "worse" if change["worse"] else "better"]
+        is_settled = change["look"] == "settled"
+        colour = frame.colours["soft" if is_settled else change["look"]]
         confirmed = change["status"] == "confirmed"
         if not is_settled and (confirmed or len(marks) <= MANY_MARKS):
             dash = "" if confirmed else ' stroke-dasharray="5 4"'
             yield f'<path d="M{x:.1f} {frame.top + 22}V{frame.bottom}" stroke="{colour}" opacity="0.6"{dash}/>'
-        tip = 1 if change["worse"] else -1
         y = frame.top + 12
-        corners = stroke([(x - 6, y - 6 * tip), (x + 6, y - 6 * tip), (x, y + 5 * tip)])
-        fill = colour if confirmed and not is_settled else frame.colours["surface"]
-        yield f'<path d="{corners}Z" fill="{fill}" stroke="{colour}" stroke-width="1.5"/>'
+        is_filled = confirmed and not is_settled
+        fill, ink = (colour, frame.colours["surface"]) if is_filled else (frame.colours["surface"], colour)
+        yield f'<circle cx="{x:.1f}" cy="{y}" r="7" fill="{fill}" stroke="{colour}" stroke-width="1.5"/>'
+        yield text(x, y + 4, change["sign"], ink, weight=700, size=11, anchor="middle")
         if is_settled:
             yield f'<path d="M{x - 8:.1f} {y + 7}L{x + 8:.1f} {y - 7}" stroke="{colour}" stroke-width="1.5"/>'
         label = numbers.change(change["ratio"]) + (f" {change['alert_state']}" if is_settled else "")

@@ -6,7 +6,7 @@ from html import escape
 GROUNDS = {"good": "#13743f", "bad": "#bf2b23", "doubtful": "#8a5a00", "neutral": "#59616b"}
 LABEL_GROUND = "#39414b"
 HEIGHT, PADDING = 20, 7
-NARROW, WIDE = frozenset("fijlrt.,:;!|' ()-"), frozenset("mwMW%▼▲−+")
+NARROW, WIDE = frozenset("fijlrt.,:;!|' ()-"), frozenset("mwMW%✓−+")
 LONGEST = 40
 
 

@@ -9,13 +9,15 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from speedtrack.judging.verdicts import SIGNS
+
 WIDTH, HEIGHT = 1200, 630
 MARGIN = 64
 CHART = (MARGIN, 290, WIDTH - MARGIN, HEIGHT - 70)
 COLOURS = 32  # in the palette
 PAPER, INK, SOFT, GRID = "#ffffff", "#16191d", "#59616b", "#dde1e6"
 LINE, WORSE, BETTER = "#1b5fd0", "#bf2b23", "#13743f"
-LOOKS = {"worse": WORSE, "better": BETTER, "same": INK}
+LOOKS = {"worse": WORSE, "better": BETTER, "same": INK, "settled": SOFT}
 FILLED = 0.92  # share of the chart's height that the values take
 CALM = 0.02  # values within this share of each other are not stretched to the full height
 
@@ -27,7 +29,7 @@ class LinkPicture:
     """The content of a picture.
 
     ``values``: those of neighbouring commits, None where one was not measured; ``label`` writes a value for the axis.
-    ``marks``: the indices of changes, worse or better.
+    ``marks``: the indices of changes, and how each looks.
     """
 
     site: str
@@ -124,8 +126,8 @@ def dot(draw: ImageDraw.ImageDraw, at: tuple[float, float], radius: int) -> None
 
 
 def mark(draw: ImageDraw.ImageDraw, x: float, look: str) -> None:
-    """Draw a change: a line, and a triangle that points down for worse, up for better."""
+    """Draw a change: a line, and a disc with the sign of its verdict."""
     top, bottom = CHART[1], CHART[3]
     draw.line((x, top, x, bottom), fill=LOOKS[look], width=2)
-    tip, base = (top + 2, top - 20) if look == "worse" else (top - 20, top + 2)
-    draw.polygon([(x - 13, base), (x + 13, base), (x, tip)], fill=LOOKS[look])
+    draw.ellipse((x - 13, top - 24, x + 13, top + 2), fill=LOOKS[look])
+    draw.text((x, top - 11), SIGNS.get(look, "").strip(), font=font(20, bold=True), fill=PAPER, anchor="mm")

@@ -57,7 +57,8 @@ class Forest:
 
         step = step_of(math.exp(high) - math.exp(low), 4.5)
         first, last = math.ceil((math.exp(low) - 1) / step), math.floor((math.exp(high) - 1) / step)
-        ticks = [Tick(x(1 + i * step), tick_label(i * step)) for i in range(first, last + 1)]
+        label = factor_label if math.exp(high) >= numbers.FACTOR else tick_label
+        ticks = [Tick(x(1 + i * step), label(i * step)) for i in range(first, last + 1)]
         rows = [Whisker(x(lo), x(mid), x(hi), beyond(mid)) for mid, lo, hi in ratios]
         return cls(spaced_ticks(ticks, x(1)), x(1), rows)
 
@@ -86,8 +87,13 @@ def step_of(span: float, most: float) -> float:
 
 
 def tick_label(change: float) -> str:
-    percent = 100 * change
-    return "0" if abs(percent) < 1e-9 else f"{percent:+.3g}%".replace("-", numbers.MINUS)
+    text = f"{100 * change:+.4f}".rstrip("0").rstrip(".")
+    return "0" if text in ("+0", "-0") else f"{text}%".replace("-", numbers.MINUS)
+
+
+def factor_label(change: float) -> str:
+    """A label on an axis that reaches to factors of ten: all of its labels are factors."""
+    return f"×{1 + change:.2f}".rstrip("0").rstrip(".")
 
 
 CANARY_WIDTH, CANARY_HEIGHT = 960.0, 190.0

@@ -142,12 +142,6 @@ class TrialDot:
     title: str
     flagged: bool
 
-    @property
-    def triangle(self) -> str:
-        return (
-            f"{self.x - 4.5:.1f},{self.y + 4:.1f} {self.x + 4.5:.1f},{self.y + 4:.1f} {self.x:.1f},{self.y - 4.5:.1f}"
-        )
-
 
 @dataclass(frozen=True)
 class TrialStrip:

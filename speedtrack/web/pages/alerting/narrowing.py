@@ -7,13 +7,21 @@ from typing import NamedTuple
 from django.db.models import Subquery
 
 from speedtrack.alerts.models import Alert, Verdict
+from speedtrack.judging.verdicts import sign_of_change
 from speedtrack.projects.models import Position
 from speedtrack.runs.models import Run, Status
 
 MOST = 120  # commits of a path
 Answer = Verdict.Answer
 #: What is drawn of a commit, and what it means. Shapes tell them apart, not colours alone.
-MARKS = {"old": "○", "new": "▼", "better": "▲", "unknown": "?", "failed": "×", "unmeasured": "·"}
+MARKS = {
+    "old": "○",
+    "new": sign_of_change(True),
+    "better": sign_of_change(False),
+    "unknown": "?",
+    "failed": "×",
+    "unmeasured": "·",
+}
 MEANINGS = {
     "old": "runs on the level before",
     "new": "runs on the level after: slower",

@@ -18,7 +18,7 @@ from speedtrack.benchmarks.models import Suite
 from speedtrack.benchmarks.numbers import UnitScale
 from speedtrack.judging.evidence import TwoSides
 from speedtrack.judging.judge import judge
-from speedtrack.judging.verdicts import DIFFERING, SIGNS, Judgement, Ruling, direction_of, words_of
+from speedtrack.judging.verdicts import DIFFERING, SETTLED, SIGNS, Judgement, Ruling, direction_of, words_of
 from speedtrack.runs.models import Series
 from speedtrack.web.addresses import timeline_path
 from speedtrack.web.drawing.charts.gaps import UNMEASURED, Gap, gaps_of
@@ -113,6 +113,7 @@ class Mark(NamedTuple):
     status: str
     ratio: float
     width: int | None
+    alert__status: str | None
 
 
 @dataclass(frozen=True)
@@ -381,8 +382,11 @@ def measured_cell(context: RowContext, point: CellPoint, judgement: Judgement | 
     if mark is None:
         return Cell(look, "", title)
     verdict = direction_of(metric, mark.ratio)
-    look = f"{verdict}-{2 if mark.status == ChangePoint.Status.CONFIRMED else 1} change-{mark.status}"
-    title += f"; {mark.status}: {words_of(verdict, metric)} {numbers.change(mark.ratio)}"
+    is_settled = mark.alert__status in SETTLED
+    state = str(mark.alert__status) if is_settled else mark.status
+    strength = "same" if is_settled else f"{verdict}-{2 if state == ChangePoint.Status.CONFIRMED else 1}"
+    look = f"{strength} change-{state}"
+    title += f"; {state}: {words_of(verdict, metric)} {numbers.change(mark.ratio)}"
     if mark.width and mark.width > 1:
         title += f", by one of {mark.width} commits up to this one"
     return Cell(look, SIGNS[verdict].strip(), title)

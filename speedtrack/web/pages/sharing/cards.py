@@ -13,6 +13,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.ground.texts.text import visible
+from speedtrack.judging.verdicts import look_of_change
 from speedtrack.projects.models import Branch, Position
 from speedtrack.runs.models import Series
 from speedtrack.web.drawing.small.cards import LinkPicture
@@ -46,7 +47,7 @@ def stretch_of(series: Sequence[int], branch: Branch, first: int, last: int, poi
             if at not in line.flags and math.isfinite(value):
                 values[at] = value
     positions = ((getattr(cp, "place") - first, cp) for cp in points)  # noqa: B009 (an annotation)
-    marks = {at: "worse" if cp.is_slowdown else "better" for at, cp in positions}
+    marks = {at: look_of_change(cp) for at, cp in positions}
     return CardLine(values, sorted(marks.items()))
 
 
@@ -93,9 +94,7 @@ def alert_card(pk: int) -> LinkPicture:
     values = line.values[: 1 + max((at for at, value in enumerate(line.values) if value is not None), default=0)]
     metric = METRICS[worst.series.metric]
     fact = f"{numbers.effect(metric, worst.is_slowdown)} {numbers.change(worst.ratio)} {worst.series.benchmark.name}"
-    return LinkPicture(
-        SITE, title, subtitle, fact, "worse" if worst.is_slowdown else "better", values, line.marks, label_of(metric)
-    )
+    return LinkPicture(SITE, title, subtitle, fact, look_of_change(worst), values, line.marks, label_of(metric))
 
 
 def project_card(slug: str) -> LinkPicture:

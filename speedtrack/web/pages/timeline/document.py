@@ -10,6 +10,7 @@ import numpy as np
 
 from speedtrack.alerts.lines.linecolumns import Array, LineColumns
 from speedtrack.ground.texts.text import plain_json, plain_values
+from speedtrack.judging.verdicts import look_of_change, sign_of_change
 from speedtrack.web.drawing.charts.gaps import Gap
 from speedtrack.web.drawing.charts.outlines import outline
 from speedtrack.web.pages.timeline.breaks import find_breaks
@@ -297,4 +298,6 @@ def change_document(overlay: Overlay, change: ShownChange) -> dict[str, Any]:
         "high": change.high,
         "alert": change.alert_id,
         "alert_state": change.alert_state,
+        "look": look_of_change(change),
+        "sign": sign_of_change(change.is_slowdown),
     }

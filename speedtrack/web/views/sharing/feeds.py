@@ -21,6 +21,7 @@ from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.ground.texts.text import plain
+from speedtrack.judging.verdicts import way_of
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.addresses import commit_path
@@ -145,7 +146,7 @@ class ChangesFeed(FeedOfChanges):
     item_updateddate = item_pubdate
 
     def item_categories(self, item: ChangeGroup) -> tuple[str, ...]:
-        return (item.state, "worse" if item.worse else "better")
+        return (item.state, str(way_of(item.is_slowdown)))
 
 
 class ReleasesFeed(FeedOfReleases):
@@ -179,7 +180,7 @@ class ReleasesFeed(FeedOfReleases):
             return escape(xml_text(f"The first release that was measured: {metric.title}."))
         total = comparison.total
         mean = f"geometric mean of {total.rests_on}" if total.benchmarks > 1 else total.rests_on
-        interval = f"; 95% interval {numbers.change_interval(*total.interval)}" if total.interval else ""
+        interval = f"; 95% interval {total.interval_in_words}" if total.interval else ""
         return escape(xml_text(f"{metric.title} ({metric.better} is better), {mean}{interval}"))
 
     def item_link(self, item: ReleaseEntry) -> str:

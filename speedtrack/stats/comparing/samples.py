@@ -1,0 +1,25 @@
+"""Whether counts of samples differ by more than the chance of sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+
+def differing_counts(
+    base: Sequence[int], head: Sequence[int], base_cost: float, head_cost: float, level: float
+) -> list[bool]:
+    """Whether each pair of counts shows another cost, in all pairs together at this level.
+
+    Counts of samples are Poisson. ``base_cost`` and ``head_cost``: the cost that a sample of each side stands for. If
+    both sides cost the same, then of the samples of a pair those of the base are binomial (the conditional test of two
+    Poisson means, Przyborowski and Wilenski 1940; both tails count twice the smaller one). Bonferroni's correction
+    counts the pairs that have a sample.
+    """
+    before, after = np.asarray(base, dtype=int), np.asarray(head, dtype=int)
+    total = before + after
+    usual = stats.binom(total, head_cost / (base_cost + head_cost))
+    chance = 2 * np.minimum(usual.cdf(before), usual.sf(before - 1))
+    return list((chance * max(1, np.count_nonzero(total)) <= level) & (total > 0))
