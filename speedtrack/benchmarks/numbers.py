@@ -109,6 +109,11 @@ def change(ratio: float) -> str:
     return text.replace("-", MINUS)
 
 
+def change_seen(smallest: float) -> str:
+    """The smallest change that can be seen, in two digits, never below 0.1%."""
+    return f"{max(0.1, 100 * smallest):.2g}%" if smallest < 1 else f"{100 * smallest:.0f}%"
+
+
 def is_large(ratio: float) -> bool:
     """Return whether a ratio is easier to read as a factor than as a percentage."""
     return not 0.5 <= ratio < 2

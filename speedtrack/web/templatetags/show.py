@@ -26,6 +26,7 @@ from speedtrack.web.help import TERMS, Term
 register = template.Library()
 
 register.filter("duration", numbers.duration)
+register.filter("change_seen", numbers.change_seen)
 register.filter("plain", plain)
 register.filter("markdown", html_of)
 register.filter("axis_number", axis_label)
@@ -39,12 +40,6 @@ def quantity(value: float, metric: Metric) -> str:
 @register.filter
 def percent(share: float) -> str:
     return f"{share:.1%}"
-
-
-@register.filter
-def change_seen(smallest: float) -> str:
-    """The smallest change that can be seen, in two digits, never below 0.1%."""
-    return f"{max(0.1, 100 * smallest):.2g}%" if smallest < 1 else f"{100 * smallest:.0f}%"
 
 
 @register.simple_tag

@@ -23,7 +23,7 @@ from speedtrack.web.pages.running.queue import ExpectedRun, MachineWork, Waiting
 from speedtrack.web.pages.running.run import RunPage
 from speedtrack.web.pages.timeline.points import ShownChange
 from speedtrack.web.pages.timeline.table import RowPoint, TableRow, TimelineTable
-from speedtrack.web.templatetags.show import ago, change_seen, explained, percent
+from speedtrack.web.templatetags.show import ago, explained, percent
 
 register = template.Library()
 
@@ -129,7 +129,7 @@ def sensitivity_cells(project: Project, sensitivity: ShownSensitivity) -> tuple[
         sensitivity.benchmark,
         explained(f"metric {sensitivity.metric.name}", sensitivity.metric.title),
         sensitivity.machine,
-        change_seen(row.smallest) if row.smallest else "–",
+        numbers.change_seen(row.smallest) if row.smallest else "–",
         f"{within} commit{'' if within == 1 else 's'}" if within else "–",
         "–" if row.between is None else percent(row.between),
         f"{row.aa_different} of {row.aa_runs}" if row.aa_runs else "–",

@@ -60,6 +60,9 @@ def project_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBa
 
 @require_safe
 def commit(request: HttpRequest, slug: str, sha: str) -> HttpResponse:
+    if request.GET.get("part") == "verdict":
+        verdict = commit_page.verdict_of(commit_page.commit_or_404(slug, sha))
+        return render(request, "web/commit_verdict.html", {"verdict": verdict, "is_part": True})
     page = asked_commit(request, slug, sha)
     context = {"page": page, "project": page.project, "commit": page.commit}
     context["annotations"] = annotations.of_commit(page.commit) if page.is_annotated else []
