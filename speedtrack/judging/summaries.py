@@ -15,6 +15,7 @@ from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.ground.texts.text import plain
 from speedtrack.judging.judge import Neighbour, judge_neighbours
+from speedtrack.judging.pulls import judge_pulls
 from speedtrack.judging.verdicts import COUNTED, DIFFERING, Basis, Judgement, Ruling
 from speedtrack.projects.models import Position
 from speedtrack.runs.models import ACTIVE, Deferral, Run, Status
@@ -277,6 +278,23 @@ def of_runs(facts: CommitFacts) -> Summary:
         why = plain(ended.error).strip().partition("\n")[0] or f"run {ended.pk} was {ended.status}"
         return Summary(State.UNKNOWN, f"not measured: {why}")
     return Summary(State.UNKNOWN, f"not measured: {facts.deferral or 'no run of it was queued'}")
+
+
+def pull_summaries(runs: Sequence[Run]) -> dict[tuple[int | None, int | None], Summary]:
+    """By base and head: the summary of the pairs of these runs, by a fixed number of statements.
+
+    The runs must have their machines loaded.
+    """
+    if not runs:
+        return {}
+    waits = standing.why_wait(runs)
+    judged: dict[tuple[int | None, int], list[JudgedBenchmark]] = defaultdict(list)
+    for row in judge_pulls(runs):
+        judged[row.ends.base_id, row.ends.head_id].append(JudgedBenchmark(row.benchmark, row.judgement))
+    by_sides: dict[tuple[int | None, int], list[Run]] = defaultdict(list)
+    for run in runs:
+        by_sides[run.base_id, run.commit_id].append(run)
+    return {sides: pull_summary(judged[sides], own, waits) for sides, own in by_sides.items()}
 
 
 def pull_summary(judged: Sequence[JudgedBenchmark], runs: Sequence[Run], waits: Mapping[int, str]) -> Summary:
