@@ -14,8 +14,9 @@ from speedtrack.runs.models import Run, Series
 
 
 class PairedJudgement(NamedTuple):
-    """One benchmark and metric on one machine."""
+    """One benchmark and metric of two commits on one machine."""
 
+    ends: Ends
     machine: str
     benchmark: str
     judgement: Judgement
@@ -26,17 +27,17 @@ class PairedJudgement(NamedTuple):
         return numbers.change(self.judgement.ratio)
 
 
-def judge_pulls(project_id: int, runs: Sequence[Run]) -> list[PairedJudgement]:
+def judge_pulls(runs: Sequence[Run]) -> list[PairedJudgement]:
     """The judgements by all pairs of the commits of these runs; those that differ come first.
 
-    The runs must have their machines loaded.
+    The runs must have their machines loaded. As many statements for runs of several projects.
     """
     machines = {run.machine_id: run.machine.name for run in runs}
     ends = {Ends(run.machine_id, run.base_id, run.commit_id) for run in runs if run.base_id}
     known = evidence.known_of_ends(ends)
     pairs = {key: found for key, found in known.pairs.items() if key[0] in ends}
     names = Benchmark.objects.in_bulk({benchmark for _, benchmark, _ in pairs})
-    series = series_of(project_id, pairs)
+    series = series_of(pairs)
     smallest = effects.smallest_effects(series.values())
     judgements = []
     for (end, benchmark, metric_name), found in pairs.items():
@@ -46,17 +47,17 @@ def judge_pulls(project_id: int, runs: Sequence[Run]) -> list[PairedJudgement]:
         if answer:
             verdict = ruling_of(metric, answer, Circumstances(same_program=end in known.same_program))
             judgement = Judgement(metric, verdict, *answer[:3], Basis.PAIRS, len(found))
-            judgements.append(PairedJudgement(machines[end.machine_id], names[benchmark].name, judgement))
+            judgements.append(PairedJudgement(end, machines[end.machine_id], names[benchmark].name, judgement))
     return sorted(
         judgements,
         key=lambda row: (ORDER.index(row.judgement.verdict), row.machine, row.benchmark, row.judgement.metric.name),
     )
 
 
-def series_of(project_id: int, pairs: evidence.PairsOfEnds) -> dict[tuple[int, int, str], int]:
+def series_of(pairs: evidence.PairsOfEnds) -> dict[tuple[int, int, str], int]:
     """By machine, benchmark and metric: the newest series."""
     rows = Series.objects.filter(
-        project=project_id, machine__in={end.machine_id for end, *_ in pairs}, benchmark__in={pk for _, pk, _ in pairs}
+        machine__in={end.machine_id for end, *_ in pairs}, benchmark__in={pk for _, pk, _ in pairs}
     )
     columns = rows.order_by("pk").values_list("pk", "machine", "benchmark", "metric")
     return {(machine, benchmark, metric): pk for pk, machine, benchmark, metric in columns}

@@ -46,7 +46,13 @@ class CommitAlertDocument(Document):
     roles: list[str] = Field(description="what the commit is to it, in words")
 
 
-class CommitDetails(CommitDocument):
+class SummedCommitDocument(CommitDocument):
+    """A commit, and what it did."""
+
+    summary: Text = Field(description="what it did in one sentence, over all machines")
+
+
+class CommitDetails(SummedCommitDocument):
     """A commit with what one machine measured of it."""
 
     SCHEMA = "speedtrack.commit/2"

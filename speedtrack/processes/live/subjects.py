@@ -71,7 +71,7 @@ def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[L
     if is_queue_watched:
         public = [run for run in active if run.pk in progress and run.project_id not in readers]
         machines = Machine.objects.only(*OF_MACHINE)
-        version = states.queue_version(active, machines, states.newest_ids())
+        version = states.queue_version(active, machines, states.newest_rows())
         queue = State(version, {run.pk: progress[run.pk] for run in public})
     fresh = {run.pk: logs.index_of(run.pk) for run in runs if indexes[run.pk] is None}
     indexes_by_run = {pk: index for pk in states_by_run if (index := indexes[pk]) is not None}

@@ -25,16 +25,29 @@ def version_of_machine(machine: Machine) -> tuple[object, ...]:
     return (*(getattr(machine, name) for name in OF_MACHINE), standing.is_silent(machine, timezone.now()))
 
 
-def newest_ids() -> tuple[int | None, int | None]:
-    """The ids of the newest run and of the newest event of runs, from the ends of two indexes."""
+#: From the ends of three indexes: the newest run, the newest event of runs, and what detection has yet to see.
+NEWEST = """
+    SELECT (SELECT max(id) FROM runs_run), (SELECT max(id) FROM runs_runevent),
+           (SELECT max(undetected_since)::text FROM runs_series WHERE undetected_since IS NOT NULL)
+"""
+
+
+def newest_rows() -> tuple[object, ...]:
+    """What changes when a run is queued, moves or ends, and when detection has seen what it measured."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT (SELECT max(id) FROM runs_run), (SELECT max(id) FROM runs_runevent)")
-        run, event = cursor.fetchone()
-    return run, event
+        cursor.execute(NEWEST)
+        return tuple(cursor.fetchone())
 
 
-def queue_version(active: Iterable[Run], machines: Iterable[Machine], newest: tuple[int | None, int | None]) -> str:
-    """The version of all queues. ``active``: the runs being measured; ``newest``: of ``newest_ids``."""
+def version_now() -> str:
+    """The version of all queues, for pages that show neither runs nor machines."""
+    newest = newest_rows()  # first: what changes meanwhile makes the page load again
+    machines = Machine.objects.only(*OF_MACHINE, "last_seen_at")
+    return queue_version(Run.objects.active().only(*OF_RUN), machines, newest)
+
+
+def queue_version(active: Iterable[Run], machines: Iterable[Machine], newest: tuple[object, ...]) -> str:
+    """The version of all queues. ``active``: the runs being measured; ``newest``: of ``newest_rows``."""
     states = sorted(map(version_of_machine, machines), key=itemgetter(0))
     return digest([*sorted(version_of(run) for run in active), *states, *newest])
 

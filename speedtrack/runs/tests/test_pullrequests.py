@@ -76,7 +76,7 @@ def test_what_is_measured_of_a_pull_request_is_on_no_line(
     assert measured.exists() and not measured.filter(paired=False).exists()
     assert not project.commits.get(sha=sha).positions.exists()
     approval.refresh_from_db()
-    answers = judge_pulls(project.pk, pullrequests.runs_of(approval))
+    answers = judge_pulls(pullrequests.runs_of(approval))
     of_cpu = [(one.benchmark, one.judgement) for one in answers if one.judgement.metric.name == HEADLINE]
     assert {(name, one.verdict, round(one.ratio, 2), one.pairs) for name, one in of_cpu} == {
         ("get-p1", "worse", 1.2, 15),

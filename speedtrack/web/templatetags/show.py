@@ -26,6 +26,7 @@ from speedtrack.web.help import TERMS, Term
 register = template.Library()
 
 register.filter("duration", numbers.duration)
+register.filter("change_seen", numbers.change_seen)
 register.filter("plain", plain)
 register.filter("markdown", html_of)
 register.filter("axis_number", axis_label)
@@ -39,9 +40,6 @@ def quantity(value: float, metric: Metric) -> str:
 @register.filter
 def percent(share: float) -> str:
     return f"{share:.1%}"
-
-
-register.filter("change_seen", numbers.seen)
 
 
 @register.simple_tag

@@ -13,6 +13,7 @@ from speedtrack.reports.runs import RunDetails
 from speedtrack.runs.requests import tracking
 from speedtrack.web.pages import beginning
 from speedtrack.web.pages import home as home_page
+from speedtrack.web.pages import mine as my_pushes
 from speedtrack.web.pages.alerting import alert as alert_page
 from speedtrack.web.pages.alerting import annotations
 from speedtrack.web.pages.commit import document as commit_document
@@ -32,12 +33,17 @@ NOTE_LENGTH = 4000
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    return render(request, "web/home.html", {"page": home_page.load(access_of(request))})
+    access = access_of(request)
+    if request.GET.get("part") == "mine":
+        return render(request, "web/home_mine.html", {"mine": my_pushes.load(access)})
+    return render(request, "web/home.html", {"page": home_page.load(access), "mine": my_pushes.load(access)})
 
 
 @require_safe
 def home_values(request: HttpRequest) -> HttpResponse:
-    return JsonResponse(plain_values(home_page.home_document(home_page.load(access_of(request)))))
+    access = access_of(request)
+    document = home_page.home_document(home_page.load(access))
+    return JsonResponse(plain_values({**document, "mine": my_pushes.mine_document(my_pushes.load(access))}))
 
 
 @require_safe
@@ -60,6 +66,9 @@ def project_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBa
 
 @require_safe
 def commit(request: HttpRequest, slug: str, sha: str) -> HttpResponse:
+    if request.GET.get("part") == "verdict":
+        verdict = commit_page.verdict_of(commit_page.commit_or_404(slug, sha))
+        return render(request, "web/commit_verdict.html", {"verdict": verdict, "is_part": True})
     page = asked_commit(request, slug, sha)
     context = {"page": page, "project": page.project, "commit": page.commit}
     context["annotations"] = annotations.of_commit(page.commit) if page.is_annotated else []

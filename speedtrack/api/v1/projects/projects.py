@@ -14,9 +14,11 @@ from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.revisions import branch_given, commit_named, position_given
 from speedtrack.api.v1.serving.writing import CREATED, HEADER, OK, Answer, write
+from speedtrack.judging.summaries import summaries_of
 from speedtrack.operations import projects as operations
 from speedtrack.projects.models import Position, PullRequest
 from speedtrack.projects.releases import version_of
+from speedtrack.reports.commits import SummedCommitDocument
 from speedtrack.reports.common import Time
 from speedtrack.reports.operating import Outcome
 from speedtrack.reports.projects import (
@@ -127,13 +129,15 @@ def within_dates(rows: QuerySet[Position], since: datetime | None, before: datet
     return rows.filter(commit__committed_at__lt=before) if before else rows
 
 
-@router.get("projects/{slug}/commits/{path:revision}", response=CommitDocument, summary="Read a commit")
-def read_commit(request: ApiRequest, slug: str, revision: str) -> CommitDocument:
+@router.get("projects/{slug}/commits/{path:revision}", response=SummedCommitDocument, summary="Read a commit")
+def read_commit(request: ApiRequest, slug: str, revision: str) -> SummedCommitDocument:
     """A commit by its id (6 digits or more), a tag or a branch; its position is that on the default branch."""
     project = project_or_404(request, slug)
     commit = commit_named(project, revision)
     on_default = Position.objects.filter(commit=commit, branch__name=project.default_branch)
-    return CommitDocument.of(commit, position=on_default.values_list("number", flat=True).first())
+    position = on_default.values_list("number", flat=True).first()
+    summary = summaries_of([commit.pk])[commit.pk]
+    return SummedCommitDocument.of(commit, position=position, summary=summary.sentence)
 
 
 @router.get("projects/{slug}/tags", response=Page[TagDocument], summary="List tags and releases")

@@ -101,4 +101,4 @@ def document_of(comparison: PairedComparison, with_rows: bool = True) -> PairedC
 
 
 def rows_of(comparison: PairedComparison, runs: Sequence[Run]) -> list[PairedRow]:
-    return [PairedRow.of(row) for row in judge_pulls(comparison.project_id, runs)] if runs else []
+    return [PairedRow.of(row) for row in judge_pulls(runs)] if runs else []

@@ -18,6 +18,7 @@ def commit_document(page: CommitPage) -> CommitDetails:
     return CommitDetails.of(
         page.commit,
         position=page.position,
+        summary=page.verdict.summary.sentence,
         branch=page.branch.name if page.branch else None,
         tags=page.tags,
         last_release=page.release.tag if page.release else None,

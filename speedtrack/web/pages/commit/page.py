@@ -8,10 +8,11 @@ from django.db.models import Count, Exists, OuterRef, Q, Window
 from django.http import Http404
 
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.judging.summaries import State, Summary, facts_of, summaries_of, summary_of
 from speedtrack.projects.mirrors.git import ChangedFile, Description
 from speedtrack.projects.models import Annotation, Branch, Commit, Position, Project
 from speedtrack.runs.models import Deferral, Run, Status
-from speedtrack.runs.scheduling import standing
+from speedtrack.runs.scheduling import standing, states
 from speedtrack.web import forges
 from speedtrack.web.forges import ForgePages
 from speedtrack.web.pages import changes
@@ -23,9 +24,10 @@ from speedtrack.web.pages.commit.results import (
     MachineResults,
     SeriesResult,
     machine_results,
-    measured_by,
+    machines_of,
     results_on,
 )
+from speedtrack.web.pages.running.live import stream_of_queue
 from speedtrack.web.scope import named_or_default, project_or_404
 
 MOST_FILES = 500  # that the page lists
@@ -53,10 +55,32 @@ class FileLink(NamedTuple):
     url: str
 
 
+class CommitVerdict(NamedTuple):
+    """The first line of the page. ``version``: of the queues that it was read after; empty: not known."""
+
+    summary: Summary
+    version: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it changes by itself."""
+        return self.summary.state == State.OPEN
+
+    @property
+    def stream(self) -> str:
+        return stream_of_queue() if self.is_open else ""
+
+
+def verdict_of(commit: Commit) -> CommitVerdict:
+    version = states.version_now()  # first: what changes meanwhile makes the page load it again
+    return CommitVerdict(summaries_of([commit.pk])[commit.pk], version)
+
+
 @dataclass(frozen=True)
 class CommitPage:
     project: Project
     commit: Commit
+    verdict: CommitVerdict
     branch: Branch | None
     position: int | None  #: on the branch
     branches: list[Branch]
@@ -164,15 +188,17 @@ def load(slug: str, sha: str, page_query: CommitPageQuery) -> CommitPage:
         if branch
         else None
     )
-    machines, ladders = measured_by(commit)
+    facts = facts_of([commit.pk], only_watched=False)[commit.pk]
+    machines = machines_of(facts)
     machine = named_or_default("machine", page_query.machine, machines, "")
-    results = results_on(machine, branch_place) if branch_place and machine else []
+    results = results_on(machine, branch_place, facts) if branch_place and machine else []
     parents, by_distance = commits_around(commit, branch_place, results)
     runs = runs_of(commit)
     tags, release = tags_around(commit, getattr(commit, "tags"))  # noqa: B009 (an annotation)
     return CommitPage(
         project=project,
         commit=commit,
+        verdict=CommitVerdict(summary_of(facts)),
         branch=branch,
         position=positions[branch] if branch else None,
         branches=list(positions),
@@ -191,7 +217,7 @@ def load(slug: str, sha: str, page_query: CommitPageQuery) -> CommitPage:
         if branch_place
         else [],
         alerts=alerts_of(commit),
-        ladders=ladders,
+        ladders=sorted({one.ladder for one in facts.series if one.ladder}),
         deferrals=[] if results else deferrals_of(commit),
         waiting=standing.why_wait(runs),
         has_machines=bool(runs) or project.machines.exists(),

@@ -1,5 +1,6 @@
 """What was measured of a commit on one machine, compared with the last commit measured before it."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,9 +9,9 @@ from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.judging.judge import Neighbour, judge_neighbours
+from speedtrack.judging.judge import Neighbour
+from speedtrack.judging.summaries import CommitFacts
 from speedtrack.projects.models import Branch, Commit
-from speedtrack.runs.models import Series
 
 FEW_RESULTS = 120  # of a machine, up to which the page has the numbers of all metrics
 
@@ -84,34 +85,30 @@ class BranchPlace(NamedTuple):
 
 
 class MeasuringMachine(NamedTuple):
-    pk: int
     name: str
 
 
-def measured_by(commit: Commit) -> tuple[list[MeasuringMachine], list[str]]:
-    """The machines with results of a commit, and the names of the ladders that were measured for it."""
-    series_ids = lines.point_measurements().filter(commit=commit).values("series")
-    rows = Series.objects.filter(pk__in=series_ids).values_list("machine", "machine__name", "benchmark__ladder")
-    triples = list(rows.distinct())
-    machines = {pk: MeasuringMachine(pk, name) for pk, name, _ in triples}
-    return sorted(machines.values(), key=lambda machine: machine.name), sorted(
-        {ladder for *_, ladder in triples if ladder}
-    )
+def machines_of(facts: CommitFacts) -> list[MeasuringMachine]:
+    """The machines with results of a commit in the order of the grid: first those with a runner, then by name.
+
+    Of the others, the one with most results comes first: the first by name is often only a try.
+    """
+    counts = Counter((one.is_outside, one.machine) for one in facts.series)
+    ordered = sorted(counts, key=lambda machine: (machine[0], machine[0] and -counts[machine], machine[1]))
+    return [MeasuringMachine(name) for _, name in ordered]
 
 
-def results_on(machine: MeasuringMachine, branch_place: BranchPlace) -> list[SeriesResult]:
+def results_on(machine: MeasuringMachine, branch_place: BranchPlace, facts: CommitFacts) -> list[SeriesResult]:
     """The results of one machine."""
-    series_ids = lines.point_measurements().filter(commit=branch_place.commit).values("series")
-    series = Series.objects.filter(pk__in=series_ids, machine=machine.pk)
-    rows = list(series.values_list("pk", "benchmark__name", "metric", "undetected_since"))
-    ids = [pk for pk, *_ in rows]
-    commit = branch_place.commit.pk
-    neighbours = {place.series_id: neighbour for place, neighbour in judge_neighbours(ids, [commit]).items()}
-    here = {p.series_id: p for p in lines.points(ids, branch_place.branch, branch_place.number, branch_place.number)}
-    marks = {cp.series_id: cp for cp in branch_place.points if cp.commit_id == commit}
+    series = {one.series_id: one for one in facts.series if one.machine == machine.name}
+    points = lines.points(list(series), branch_place.branch, branch_place.number, branch_place.number)
+    here = {point.series_id: point for point in points}
+    marks = {cp.series_id: cp for cp in branch_place.points if cp.commit_id == branch_place.commit.pk}
     return [
-        SeriesResult(pk, name, METRICS[metric], here[pk], neighbours.get(pk), since is None, marks.get(pk))
-        for pk, name, metric, since in rows
+        SeriesResult(
+            pk, one.benchmark, METRICS[one.metric], here[pk], facts.neighbours.get(pk), not one.is_new, marks.get(pk)
+        )
+        for pk, one in series.items()
         if pk in here
     ]
 

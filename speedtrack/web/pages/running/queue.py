@@ -109,7 +109,7 @@ class QueuePage:
 
 
 def load(access: Access) -> QueuePage:
-    newest = states.newest_ids()  # first: what changes meanwhile makes the page load it again
+    newest = states.newest_rows()  # first: what changes meanwhile makes the page load it again
     active, machines = list(active_runs()), shown_machines(access)
     version = states.queue_version(active, machines, newest)
     in_service = [machine for machine in machines if not machine.retired_at and not machine.outside]

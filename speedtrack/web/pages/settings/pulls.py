@@ -53,4 +53,4 @@ def row_of(pull: PullRequest) -> PullRow:
     approval = pull.approvals.select_related("by", "head", "base").order_by("-pk").first()
     runs = pullrequests.runs_of(approval) if approval else []
     is_current = approval is not None and approval.head_sha == pull.head_sha
-    return PullRow(pull, approval, is_current, runs, judge_pulls(pull.project_id, runs) if runs else [])
+    return PullRow(pull, approval, is_current, runs, judge_pulls(runs) if runs else [])
