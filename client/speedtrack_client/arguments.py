@@ -139,6 +139,7 @@ def parser() -> Words:
     add_compare(commands)
     add_reading(commands)
     add_results(commands)
+    add_agents(commands)
     add_completion(commands)
     return root
 
@@ -283,6 +284,17 @@ def add_results(commands: Commands) -> None:
         "--option", action="append", default=[], type=pair, metavar="NAME=VALUE", help="an option of the format"
     )
     push.add_argument("--all-or-nothing", action="store_true", help="take nothing of a file if one result is refused")
+
+
+def add_agents(commands: Commands) -> None:
+    add(
+        commands,
+        "mcp",
+        "answer an agent on standard input and output",
+        "Offer comparisons, verdicts, alerts and measurements to an agent, by the Model Context Protocol. The agent\n"
+        "starts this command itself, in a checkout or with --project, and may do what your token may.",
+        of_project(),
+    )
 
 
 def add_completion(commands: Commands) -> None:

@@ -10,7 +10,7 @@ from speedtrack_client import arguments
 from speedtrack_client.arguments import Options
 from speedtrack_client.calls import plain
 from speedtrack_client.commands import accounts, measuring, projects, results
-from speedtrack_client.failures import Exit, Failure
+from speedtrack_client.failures import Exit, Failure, misused
 from speedtrack_client.printing import OutputLost, Printer, discard_output, replace_closed_streams, written
 
 
@@ -78,6 +78,20 @@ def unexpected(error: Exception) -> str:
     return f"an unexpected error in {Path(frame.filename).name}, line {frame.lineno} ({summary}): please report it"
 
 
+def mcp(options: Options, printer: Printer) -> Exit:
+    """Answer an agent until it ends. Raises Failure if the library for that is not installed."""
+    try:
+        from speedtrack_client.commands import agents
+    except ModuleNotFoundError as e:
+        if not (e.name or "").startswith("mcp"):
+            raise
+        raise misused(
+            "`speedtrack mcp` needs the library mcp, 2.3 or newer: install the client as speedtrack-client[mcp]"
+        ) from None
+    agents.serve(options)
+    return Exit.FINE
+
+
 def completion(options: Options, printer: Printer) -> Exit:
     commands = " ".join(sorted(COMMANDS))
     printer.line(
@@ -102,5 +116,6 @@ COMMANDS: dict[str, Callable[[Options, Printer], Exit]] = {
     "status": projects.status,
     "alerts": projects.alerts,
     "results": results.results,
+    "mcp": mcp,
     "completion": completion,
 }

@@ -71,6 +71,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
         "summaries": summaries_of(changes),
         "headline": headline(changes),
         "pictures": [(cp, cid_of(cp)) for cp in changes if cp.pk in pictures],
+        "is_praise": alert.improvement and any(notice.own for notice in notices),
         "happened": [n.event for n in notices if is_shown(n.event, row)],
         "restoration": restoration_in_words(list(alert.events.order_by("pk"))),
         "candidates": list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],

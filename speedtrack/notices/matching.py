@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from django.db.models import Q
 from django.db.models.functions import Lower
 
-from speedtrack.alerts.models import Alert
+from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.pairs.counts import same_instructions
 from speedtrack.notices.models import Pace, Subscriber, Subscription
 from speedtrack.notices.seeing import who_see
@@ -19,10 +19,13 @@ MOST_AUTHORS = 10  # in a wider range no commit counts as a person's own
 
 @dataclass(frozen=True)
 class MatchedChange:
+    """A change of the alert. ``is_gain``: the one commit of the alert certainly made its benchmark better."""
+
     benchmark: str
     percent: float
     is_slowdown: bool
     same_instructions: bool
+    is_gain: bool
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,14 @@ def facts_of(alert: Alert) -> AlertFacts:
     points = list(alert.change_points.select_related("series__benchmark"))
     same = same_instructions(points)
     changes = [
-        MatchedChange(cp.series.benchmark.name, abs(cp.ratio - 1) * 100, cp.is_slowdown, cp.pk in same) for cp in points
+        MatchedChange(
+            cp.series.benchmark.name,
+            abs(cp.ratio - 1) * 100,
+            cp.is_slowdown,
+            cp.pk in same,
+            is_gain=not cp.is_slowdown and cp.status == ChangePoint.Status.CONFIRMED and alert.width == 1,
+        )
+        for cp in points
     ]
     emails = list(alert.candidates().values_list("author_email", flat=True)[: MOST_AUTHORS + 1])
     if alert.drift:
@@ -80,17 +90,17 @@ def interests_in(alert: Alert) -> list[Interest]:
 
 
 def authors_to_notify(facts: AlertFacts, subscriptions: Sequence[Subscription]) -> list[Subscriber]:
-    """The authors to notify of their commits, because of a slowdown that counts for them.
+    """The authors to notify of their commits, because of a slowdown or a certain gain that counts for them.
 
     The subscriptions of an author to the project decide which changes count. Their branches and benchmarks do not
     matter, because these are the author's own commits.
     """
     authors = Subscriber.objects.alias(address=Lower("email")).filter(own_commits=True, address__in=facts.authors)
-    slowdowns = [change for change in facts.changes if change.is_slowdown]
+    changes = [change for change in facts.changes if change.is_slowdown or change.is_gain]
     limits: dict[int, list[Subscription]] = defaultdict(list)
     for subscription in subscriptions:
         limits[subscription.subscriber_id].append(subscription)
-    return [author for author in authors if any(counts_for(limits[author.pk], change) for change in slowdowns)]
+    return [author for author in authors if any(counts_for(limits[author.pk], change) for change in changes)]
 
 
 def counts_for(limits: Sequence[Subscription], change: MatchedChange) -> bool:

@@ -33,6 +33,10 @@ class ComparedDocument(Document):
     ratio: float | None = Field(description="head / base")
     low: float | None = Field(description="lower end of the ratio's 95% interval")
     high: float | None
+    basis: Annotated[str, From("judgement.basis")] = Field(
+        description="what the verdict rests on: `change` (a confirmed one), `pairs`, `stored` (compared when it was "
+        "measured) or `samples` (compared now)"
+    )
     pairs: int = Field(description="how many pairs the verdict rests on; 0: on separate measurements")
     doubts: list[str] = Field(description="what differs besides the commit: `machine`, `environment`, `definition`")
     flags: list[str] = Field(description="why the values are not to be trusted")

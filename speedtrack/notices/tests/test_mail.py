@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.db.models.functions import Now
+from django.test import Client
 
 from speedtrack.accounts.models import PersonToken, Scope
 from speedtrack.accounts.tokens import issue
@@ -17,8 +18,9 @@ from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.alerts.tests.conftest import World
 from speedtrack.notices import sending
 from speedtrack.notices.mail import subject_of
-from speedtrack.notices.models import Outbox
+from speedtrack.notices.models import Outbox, Subscriber
 from speedtrack.notices.telling import tell_subscribers
+from speedtrack.notices.tests.history import History
 from speedtrack.notices.tests.servers import Mailbox, serving
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import MachineEvent
@@ -156,3 +158,24 @@ def test_a_mail_tells_of_an_alert_or_of_a_machine(db: None) -> None:
     Outbox.objects.create(recipient="ops@example.org", event="blind", machine_event=event)
     with pytest.raises(IntegrityError, match="a_mail_once_per_recipient_machine_event"), transaction.atomic():
         Outbox.objects.create(recipient="ops@example.org", event="again", machine_event=event)
+
+
+def test_the_author_of_a_gain_is_praised_over_smtp_until_unsubscribing(
+    db: None, client: Client, mailbox: Mailbox
+) -> None:
+    history = History()
+    Subscriber.objects.create(email="ada@example.org")
+    history.alert(ratio=0.9)
+    Alert.objects.update(improvement=True)
+    tell_subscribers()
+    assert sending.send_due() == 1
+    [message] = mailbox.messages
+    assert message["To"] == "ada@example.org" and message["Subject"].startswith("[redis] faster -10.0%: get-p1")
+    for kind in ("plain", "html"):
+        part = message.get_body((kind,))
+        assert part and "Your commit did this: well done!" in part.get_content()
+    token = message["List-Unsubscribe"].strip("<>").partition("/unsubscribe/")[2]
+    assert client.post(f"/unsubscribe/{token}").status_code == 200
+    history.alert(ratio=0.8)
+    tell_subscribers()
+    assert (sending.send_due(), len(mailbox.messages)) == (0, 1)

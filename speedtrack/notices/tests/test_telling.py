@@ -144,10 +144,28 @@ def test_own_commits_are_told_at_once_whatever_else(history: History) -> None:
     assert told() == {"ada@example.org": 1, "Bob@example.org": 1}
 
 
-def test_faster_by_ones_own_commit_is_no_reason(history: History) -> None:
+def test_an_author_is_praised_once_for_what_certainly_got_faster(history: History) -> None:
     Subscriber.objects.create(email="ada@example.org")
+    Subscriber.objects.create(email="eve@example.org", own_commits=False)
+    history.alert(ratio=0.9, author="eve@example.org")
+    history.alert(ratio=0.9, width=2)  # which of both commits it was is not known
+    doubtful = history.alert(ratio=0.9)
+    doubtful.change_points.update(status="history")
+    assert told() == {}
+    alert = history.alert(ratio=0.9)
+    assert told() == {"ada@example.org": 1}
+    history.grow(alert, 0.8, "set-p1")
+    history.happen(alert, "grew")
+    assert told() == {"ada@example.org": 1}
+    assert Outbox.objects.get().alert == alert
+
+
+def test_praise_respects_what_the_author_excludes(history: History) -> None:
+    subscribed("ada@example.org", history.project, smallest_percent=20, person={"own_commits": True})
     history.alert(ratio=0.9)
     assert told() == {}
+    history.alert(ratio=0.7)
+    assert told() == {"ada@example.org": 1}
 
 
 @pytest.mark.parametrize(
@@ -206,7 +224,7 @@ def test_better_here_and_worse_there_is_one_mail_or_one_answer_to_it_that_says_b
     history.happen(alert, "grew")
     counts = told()
     said = "slower +5.0%: set-p1; faster -50.0%: get-p1 and 1 more"
-    answered = {("faster", True): {"both", "once"}, ("slower", True): {"both", "slower", "ada"}}.get(
+    answered = {("faster", True): {"both", "once", "ada"}, ("slower", True): {"both", "slower", "ada"}}.get(
         (first, is_sent), set()
     )
     names = ("both", "once", "slower", "ada")

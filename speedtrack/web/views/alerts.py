@@ -23,6 +23,7 @@ from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.pages.alerting import alert as alert_page
 from speedtrack.web.pages.alerting import alerts as alerts_page
+from speedtrack.web.pages.alerting import gains as gains_page
 from speedtrack.web.pages.alerting import mutes as mutes_page
 from speedtrack.web.pages.alerting import sensitivity as sensitivity_page
 from speedtrack.web.pages.alerting.alerts import AlertsPage
@@ -142,6 +143,14 @@ def sensitivity(request: HttpRequest, slug: str) -> HttpResponse:
     """The benchmarks that are too noisy, and how small a change all others show."""
     page = sensitivity_page.load(scope.project_or_404(slug))
     return render(request, "web/sensitivity.html", {"page": page, "project": page.project})
+
+
+@require_safe
+def gains(request: HttpRequest, slug: str | None = None) -> HttpResponse:
+    """What the commits of a month made better, in a project or in all."""
+    project = scope.project_or_404(slug) if slug else None
+    page = gains_page.load(project, request.GET.get("month", ""), access_of(request))
+    return render(request, "web/gains.html", {"page": page, "project": project, "all": project is None})
 
 
 @require_safe
