@@ -1,48 +1,12 @@
-"""What was measured of a commit on one machine, compared with the last commit measured before it."""
+"""What was measured of a commit on one machine as tables."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from speedtrack.alerts.lines import lines
-from speedtrack.alerts.lines.lines import LinePoint
-from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.judging.judge import Neighbour, judge_neighbours
-from speedtrack.projects.models import Branch, Commit
-from speedtrack.runs.models import Series
+from speedtrack.reports.readings.commits import SeriesResult
 
 FEW_RESULTS = 120  # of a machine, up to which the page has the numbers of all metrics
-
-
-class SeriesResult(NamedTuple):
-    """The result of one series at the commit, compared with the commit that the series measured before.
-
-    ``is_first``: detection has seen it, and found nothing before it.
-    """
-
-    series_id: int
-    benchmark: str
-    metric: Metric
-    point: LinePoint
-    comparison: Neighbour | None
-    is_first: bool
-    change: ChangePoint | None
-
-    @property
-    def look(self) -> str:
-        return self.comparison.judgement.look if self.comparison else "same"
-
-    @property
-    def sign(self) -> str:
-        return self.comparison.judgement.sign if self.comparison else ""
-
-    @property
-    def answer(self) -> str:
-        """The result of the comparison in a word or two."""
-        if self.comparison is None:
-            return "first measurement" if self.is_first else "not compared yet"
-        return self.comparison.judgement.words
 
 
 @dataclass(frozen=True)
@@ -72,48 +36,6 @@ class MachineResults:
     moved: list[SeriesResult]
     others: list[Metric]  #: the metrics whose numbers another request shows
     count: int
-
-
-class BranchPlace(NamedTuple):
-    """A commit's place on a branch, with the change points there whose range includes the commit."""
-
-    commit: Commit
-    branch: Branch
-    number: int
-    points: list[ChangePoint]
-
-
-class MeasuringMachine(NamedTuple):
-    pk: int
-    name: str
-
-
-def measured_by(commit: Commit) -> tuple[list[MeasuringMachine], list[str]]:
-    """The machines with results of a commit, and the names of the ladders that were measured for it."""
-    series_ids = lines.point_measurements().filter(commit=commit).values("series")
-    rows = Series.objects.filter(pk__in=series_ids).values_list("machine", "machine__name", "benchmark__ladder")
-    triples = list(rows.distinct())
-    machines = {pk: MeasuringMachine(pk, name) for pk, name, _ in triples}
-    return sorted(machines.values(), key=lambda machine: machine.name), sorted(
-        {ladder for *_, ladder in triples if ladder}
-    )
-
-
-def results_on(machine: MeasuringMachine, branch_place: BranchPlace) -> list[SeriesResult]:
-    """The results of one machine."""
-    series_ids = lines.point_measurements().filter(commit=branch_place.commit).values("series")
-    series = Series.objects.filter(pk__in=series_ids, machine=machine.pk)
-    rows = list(series.values_list("pk", "benchmark__name", "metric", "undetected_since"))
-    ids = [pk for pk, *_ in rows]
-    commit = branch_place.commit.pk
-    neighbours = {place.series_id: neighbour for place, neighbour in judge_neighbours(ids, [commit]).items()}
-    here = {p.series_id: p for p in lines.points(ids, branch_place.branch, branch_place.number, branch_place.number)}
-    marks = {cp.series_id: cp for cp in branch_place.points if cp.commit_id == commit}
-    return [
-        SeriesResult(pk, name, METRICS[metric], here[pk], neighbours.get(pk), since is None, marks.get(pk))
-        for pk, name, metric, since in rows
-        if pk in here
-    ]
 
 
 def machine_results(machine: str, results: list[SeriesResult], metric_name: str | None) -> MachineResults:
