@@ -1,11 +1,12 @@
 """A commit with what one machine measured of it."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field
 
 from speedtrack.reports.common import Document, From, Text
 from speedtrack.reports.projects import CommitDocument
+from speedtrack.reports.readings.commits import CommitReading
 from speedtrack.reports.runs import RunDocument
 
 
@@ -46,16 +47,11 @@ class CommitAlertDocument(Document):
     roles: list[str] = Field(description="what the commit is to it, in words")
 
 
-class SummedCommitDocument(CommitDocument):
-    """A commit, and what it did."""
-
-    summary: Text = Field(description="what it did in one sentence, over all machines")
-
-
-class CommitDetails(SummedCommitDocument):
+class CommitDetails(CommitDocument):
     """A commit with what one machine measured of it."""
 
     SCHEMA = "speedtrack.commit/2"
+    summary: Text = Field(description="what it did in one sentence, over all machines")
 
     project: Annotated[str, From("project.slug")]
     branch: str | None = Field(description="the branch along which it is compared")
@@ -66,3 +62,20 @@ class CommitDetails(SummedCommitDocument):
     results: list[CommitResultDocument]
     runs: list[CommitRunDocument] = Field(description="newest first")
     alerts: list[CommitAlertDocument]
+
+    @classmethod
+    def read(cls, commit: CommitReading) -> Self:
+        return cls.of(
+            commit.commit,
+            project=commit.commit.project.slug,
+            position=commit.position,
+            summary=commit.summary.sentence,
+            branch=commit.branch and commit.branch.name,
+            tags=commit.tags,
+            last_release=commit.release and commit.release.tag,
+            machines=commit.machines,
+            machine=commit.machine,
+            results=list(map(CommitResultDocument.of, commit.measured)),
+            runs=[CommitRunDocument.of(run, why_waiting=commit.waiting.get(run.pk, "")) for run in commit.runs],
+            alerts=list(map(CommitAlertDocument.of, commit.alerts)),
+        )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Count, Exists, F, OuterRef, Q, Subquery
@@ -12,15 +12,8 @@ from django.http import Http404, QueryDict
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED, Metric
 from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.projects.models import Branch, Position, Project
+from speedtrack.reports.readings.choices import named_or_default
 from speedtrack.runs.models import Machine, Series
-
-
-class Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-N = TypeVar("N", bound=Named)
 
 
 @dataclass(frozen=True)
@@ -64,14 +57,6 @@ def scope_of(slug: str, query: QueryDict, metric: str | None = None, **annotatio
     shown_metric = named_or_default("metric", metric or query.get("metric"), metrics, usual)
     assert shown_metric
     return PageScope(project, branches, branch, machines, machine, metrics, shown_metric)
-
-
-def named_or_default(kind: str, name: str | None, among: Iterable[N], default: str) -> N | None:
-    """The item with this name; without a name the one named ``default``, otherwise the first. Raises Http404."""
-    by_name = {item.name: item for item in among}
-    if name and name not in by_name:
-        raise Http404(f"There is no {kind} {name!r} here: there are {', '.join(by_name) or 'none'}.")
-    return by_name.get(name or default) or next(iter(by_name.values()), None)
 
 
 def machines_of(project: Project) -> list[Machine]:

@@ -12,12 +12,12 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Project
+from speedtrack.reports.readings.commits import SeriesResult
 from speedtrack.runs.models import Run
 from speedtrack.runs.queue.estimates import DurationEstimate
 from speedtrack.web.addresses import commit_path, project_path, run_path, timeline_path
 from speedtrack.web.pages.alerting.sensitivity import ShownSensitivity
 from speedtrack.web.pages.commit.page import CommitPage
-from speedtrack.web.pages.commit.results import SeriesResult
 from speedtrack.web.pages.running.phases import MeasurementRow, TrialRow
 from speedtrack.web.pages.running.queue import ExpectedRun, MachineWork, WaitingRun
 from speedtrack.web.pages.running.run import RunPage

@@ -26,12 +26,13 @@ def named(document: type[Document], found: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_pages_and_api_answer_the_same_of_a_row(client: Client, slow: tuple[World, Alert]) -> None:
-    _, alert = slow
+    made, alert = slow
     run = Run.objects.filter(status="succeeded", base=None).latest("pk")
     rows: dict[type[Document], tuple[str, str]] = {
         alerts.AlertDetails: (f"/alerts/{alert.pk}.json", f"alerts/{alert.pk}"),
         runs.RunDetails: (f"/runs/{run.pk}.json", f"runs/{run.pk}"),
         machines.MachineDetails: ("/machines/kvd-m1.json", "machines/kvd-m1"),
+        CommitDetails: (f"/p/kvd/c/{made.shas[5]}.json", f"projects/kvd/commits/{made.shas[5]}"),
     }
     for document, (page, api) in rows.items():
         assert named(document, answer(client, page)) == answer(client, f"/api/v1/{api}"), page
@@ -44,7 +45,6 @@ def test_what_a_page_has_in_common_with_the_api_is_equal(client: Client, slow: t
     made, _ = slow
     sides = f"base={made.shas[1]}&head={made.shas[6]}&machine=kvd-m1"
     rows: dict[type[Document], tuple[str, str]] = {
-        CommitDetails: (f"/p/kvd/c/{made.shas[5]}.json", f"commits/{made.shas[5]}"),
         comparing.ComparisonDetails: (f"/p/kvd/compare.json?{sides}", f"compare?{sides}"),
     }
     for document, (page, api) in rows.items():

@@ -8,6 +8,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from speedtrack.ground.texts.text import plain, plain_values
 from speedtrack.operations import machines, triage
+from speedtrack.reports.commits import CommitDetails
 from speedtrack.reports.machines import machine_details
 from speedtrack.reports.runs import RunDetails
 from speedtrack.runs.requests import tracking
@@ -84,7 +85,7 @@ def asked_commit(request: HttpRequest, slug: str, sha: str) -> commit_page.Commi
 def commit_values(request: HttpRequest, slug: str, sha: str, form: str) -> HttpResponseBase:
     format_or_404(form, "a commit")
     page = asked_commit(request, slug, sha)
-    document = commit_document.commit_document(page)
+    document = CommitDetails.read(page)
     rows = partial(commit_document.csv_rows, document)
     return values_response(form, f"{slug}-{page.commit.short}", document.named, rows)
 

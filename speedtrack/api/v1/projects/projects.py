@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated
 
 from django.db.models import QuerySet
-from ninja import Query, Router
+from ninja import Query, Router, Schema
 from pydantic import Field
 
 import speedtrack
@@ -14,11 +14,10 @@ from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.revisions import branch_given, commit_named, position_given
 from speedtrack.api.v1.serving.writing import CREATED, HEADER, OK, Answer, write
-from speedtrack.judging.summaries import summaries_of
 from speedtrack.operations import projects as operations
-from speedtrack.projects.models import Position, PullRequest
+from speedtrack.projects.models import Commit, Position, PullRequest
 from speedtrack.projects.releases import version_of
-from speedtrack.reports.commits import SummedCommitDocument
+from speedtrack.reports.commits import CommitDetails
 from speedtrack.reports.common import Time
 from speedtrack.reports.operating import Outcome
 from speedtrack.reports.projects import (
@@ -31,6 +30,7 @@ from speedtrack.reports.projects import (
     TrackedDocument,
     TrackOrder,
 )
+from speedtrack.reports.readings.commits import TAGS, read
 from speedtrack.runs.requests import changing
 from speedtrack.runs.requests.tracking import TrackingRequest
 
@@ -129,15 +129,20 @@ def within_dates(rows: QuerySet[Position], since: datetime | None, before: datet
     return rows.filter(commit__committed_at__lt=before) if before else rows
 
 
-@router.get("projects/{slug}/commits/{path:revision}", response=SummedCommitDocument, summary="Read a commit")
-def read_commit(request: ApiRequest, slug: str, revision: str) -> SummedCommitDocument:
-    """A commit by its id (6 digits or more), a tag or a branch; its position is that on the default branch."""
-    project = project_or_404(request, slug)
-    commit = commit_named(project, revision)
-    on_default = Position.objects.filter(commit=commit, branch__name=project.default_branch)
-    position = on_default.values_list("number", flat=True).first()
-    summary = summaries_of([commit.pk])[commit.pk]
-    return SummedCommitDocument.of(commit, position=position, summary=summary.sentence)
+class CommitQuery(Schema):
+    """Where the commit is looked at."""
+
+    branch: Annotated[str | None, Field(max_length=250, description="null: the default branch, if it is on it")] = None
+    machine: Annotated[str | None, Field(max_length=50, description="null: the first that measured it")] = None
+
+
+@router.get("projects/{slug}/commits/{path:revision}", response=CommitDetails, summary="Read a commit")
+def read_commit(request: ApiRequest, slug: str, revision: str, query: Query[CommitQuery]) -> CommitDetails:
+    """A commit by its id (6 digits or more), a tag or a branch, with what one machine measured of it, its newest runs
+    and the alerts that name it."""
+    named = commit_named(project_or_404(request, slug), revision)
+    commit = Commit.objects.select_related("project").annotate(tags=TAGS).get(pk=named.pk)
+    return CommitDetails.read(read(commit, query.branch, query.machine))
 
 
 @router.get("projects/{slug}/tags", response=Page[TagDocument], summary="List tags and releases")

@@ -4,48 +4,31 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from django.db.models import Count, Exists, OuterRef, Q, Window
+from django.db.models import Exists, OuterRef
 from django.http import Http404
 
-from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.judging.summaries import State, Summary, facts_of, summaries_of, summary_of
+from speedtrack.alerts.models import ChangePoint
+from speedtrack.judging.summaries import State, Summary, summaries_of
 from speedtrack.projects.mirrors.git import ChangedFile, Description
 from speedtrack.projects.models import Annotation, Branch, Commit, Position, Project
+from speedtrack.reports.readings.commits import MOST_RUNS, TAGS, CommitReading, read
 from speedtrack.runs.models import Deferral, Run, Status
-from speedtrack.runs.scheduling import standing, states
+from speedtrack.runs.scheduling import states
 from speedtrack.web import forges
 from speedtrack.web.forges import ForgePages
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.commit.builds import BuildWithLog, builds_of
 from speedtrack.web.pages.commit.description import described
-from speedtrack.web.pages.commit.neighbours import TAGS, LastRelease, commits_around, tags_around
+from speedtrack.web.pages.commit.neighbours import commits_around
 from speedtrack.web.pages.commit.results import (
-    BranchPlace,
     MachineResults,
-    SeriesResult,
     machine_results,
-    machines_of,
-    results_on,
 )
 from speedtrack.web.pages.running.live import stream_of_queue
-from speedtrack.web.scope import named_or_default, project_or_404
+from speedtrack.web.scope import project_or_404
 
 MOST_FILES = 500  # that the page lists
 FEW_RUNS = 8  # the others are folded
-MOST_RUNS = 50  # that the page lists
-#: What a commit is to an alert, by the alert's field.
-ROLES = {"commit_id": "moved here", "fixed_by_id": "fixed by this commit", "reverted_by_id": "reverted by this commit"}
-
-
-class CommitAlert(NamedTuple):
-    """An alert with the role that the page's commit has in it, in words."""
-
-    alert: Alert
-    roles: list[str]
-
-    @property
-    def is_work(self) -> bool:
-        return self.alert.status in Alert.OPEN and not self.alert.improvement
 
 
 class FileLink(NamedTuple):
@@ -77,29 +60,19 @@ def verdict_of(commit: Commit) -> CommitVerdict:
 
 
 @dataclass(frozen=True)
-class CommitPage:
+class CommitPage(CommitReading):
+    """What the page shows besides: what git and the forge know, its neighbours, builds and changes."""
+
     project: Project
-    commit: Commit
     verdict: CommitVerdict
-    branch: Branch | None
-    position: int | None  #: on the branch
-    branches: list[Branch]
-    tags: list[str]
-    release: LastRelease | None
     description: Description | None
     forge: ForgePages | None
     parents: list[Commit | str]
     named: dict[int, Commit]  #: commits near it on the branch, by how many commits they are before it
-    machines: list[str]  #: those that measured the commit; the results are of the one that was asked for
     results: MachineResults | None
-    measured: list[SeriesResult]  #: all that the machine measured
     builds: list[BuildWithLog]
-    runs: list[Run]
     changes: list[changes.ChangeGroup]
-    alerts: list[CommitAlert]
-    ladders: list[str]
     deferrals: list[Deferral]  #: why policies do not measure it now
-    waiting: dict[int, str]  #: by id of its queued runs: why each is not measured yet
     has_machines: bool
 
     @property
@@ -181,46 +154,22 @@ class CommitPageQuery:
 def load(slug: str, sha: str, page_query: CommitPageQuery) -> CommitPage:
     commit = commit_or_404(slug, sha)
     project = commit.project
-    positions = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
-    branch = named_or_default("branch", page_query.branch, positions, project.default_branch)
-    branch_place = (
-        BranchPlace(commit, branch, positions[branch], list(change_points_around(branch, positions[branch])))
-        if branch
-        else None
-    )
-    facts = facts_of([commit.pk], only_watched=False)[commit.pk]
-    machines = machines_of(facts)
-    machine = named_or_default("machine", page_query.machine, machines, "")
-    results = results_on(machine, branch_place, facts) if branch_place and machine else []
-    parents, by_distance = commits_around(commit, branch_place, results)
-    runs = runs_of(commit)
-    tags, release = tags_around(commit, getattr(commit, "tags"))  # noqa: B009 (an annotation)
+    reading = read(commit, page_query.branch, page_query.machine, change_points_around)
+    parents, by_distance = commits_around(reading)
+    machine, release = reading.machine, reading.release
     return CommitPage(
+        **vars(reading),
         project=project,
-        commit=commit,
-        verdict=CommitVerdict(summary_of(facts)),
-        branch=branch,
-        position=positions[branch] if branch else None,
-        branches=list(positions),
-        tags=tags,
-        release=release,
+        verdict=CommitVerdict(reading.summary),
         description=described(project.slug, commit.sha),
         forge=forges.forge_of(project.url),
         parents=parents,
         named=by_distance,
-        machines=[machine.name for machine in machines],
-        results=machine_results(machine.name, results, page_query.metric) if machine and results else None,
-        measured=results,
+        results=machine_results(machine, reading.measured, page_query.metric) if machine else None,
         builds=builds_of(commit, [*commit.parents, *([release.sha] if release else [])]),
-        runs=runs,
-        changes=changes.groups_of(cp for cp in branch_place.points if cp.status in changes.VISIBLE)
-        if branch_place
-        else [],
-        alerts=alerts_of(commit),
-        ladders=sorted({one.ladder for one in facts.series if one.ladder}),
-        deferrals=[] if results else deferrals_of(commit),
-        waiting=standing.why_wait(runs),
-        has_machines=bool(runs) or project.machines.exists(),
+        changes=changes.groups_of(cp for cp in reading.points if cp.status in changes.VISIBLE),
+        deferrals=[] if reading.measured else deferrals_of(commit),
+        has_machines=bool(reading.runs) or project.machines.exists(),
     )
 
 
@@ -232,20 +181,3 @@ def change_points_around(branch: Branch, number: int) -> Iterable[ChangePoint]:
     """The change points whose range includes this position, so that the commit may be their cause."""
     starts_before = Position.objects.filter(branch=branch, commit=OuterRef("before"), number__lt=number)
     return changes.on_branch(branch, first=number).filter(Exists(starts_before)).order_by("id")
-
-
-def runs_of(commit: Commit) -> list[Run]:
-    """The newest runs of a commit, newest first, each with ``total``: how many there are."""
-    related = ("machine", "base", "linked__commit")
-    runs = Run.objects.filter(project=commit.project, commit=commit).select_related(*related)
-    return list(runs.annotate(total=Window(Count("pk"))).defer("machine__facts").order_by("-id")[:MOST_RUNS])
-
-
-def alerts_of(commit: Commit) -> list[CommitAlert]:
-    """The alerts that name a commit, newest first, each with the commit's roles in it."""
-    condition = Q(commit=commit) | Q(fixed_by=commit) | Q(reverted_by=commit)
-    alerts = Alert.objects.standing().filter(condition, project=commit.project)
-    return [
-        CommitAlert(alert, [role for field, role in ROLES.items() if getattr(alert, field) == commit.pk])
-        for alert in alerts.select_related("commit", "before").with_range().order_by("-pk")
-    ]

@@ -13,7 +13,8 @@ from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines import lines
 from speedtrack.projects.models import Commit, Project, Tag
 from speedtrack.projects.releases import version_of
-from speedtrack.web.scope import machines_of, named_or_default
+from speedtrack.reports.readings.choices import named_or_default
+from speedtrack.web.scope import machines_of
 
 LONGEST_NAME = 250  # as Branch.name and Tag.name
 HASH = re.compile(r"[0-9a-f]{7,64}")

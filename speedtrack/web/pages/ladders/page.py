@@ -6,6 +6,7 @@ from django.http import Http404, QueryDict
 
 from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.reports.readings.choices import named_or_default
 from speedtrack.runs.models import Machine, Measurement, Run
 from speedtrack.web.drawing.charts.linecharts import (
     MOST_LINES,
@@ -26,7 +27,6 @@ from speedtrack.web.pages.ladders.lines import (
 )
 from speedtrack.web.pages.ladders.names import LadderName, ladder_names, series_of, transports_of
 from speedtrack.web.pages.ladders.rows import LadderRow, failed_runs, reasons_of, rows_of, values_asked
-from speedtrack.web.scope import named_or_default
 
 USUAL_METRIC = "throughput_rps"
 

@@ -25,7 +25,7 @@ from speedtrack.alerts.lines.lines import END, sql
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.texts.text import csv_cell, plain
 from speedtrack.projects.models import Branch, Project
-from speedtrack.web.scope import named_or_default
+from speedtrack.reports.readings.choices import named_or_default
 
 SCHEMA = "speedtrack.export/1"
 STRETCH = 100  # commits that are read at once

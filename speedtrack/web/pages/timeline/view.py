@@ -11,8 +11,9 @@ from speedtrack.alerts.lines.lines import sql
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Position
+from speedtrack.reports.readings.choices import named_or_default
 from speedtrack.runs.models import Series
-from speedtrack.web.scope import PageScope, named_or_default, scope_of
+from speedtrack.web.scope import PageScope, scope_of
 
 RANGES = (50, 200, 1000)
 DEFAULT_LAST = 200

@@ -1,0 +1,1 @@
+"""Read models: what documents and pages are filled from."""

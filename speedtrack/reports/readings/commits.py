@@ -1,0 +1,215 @@
+"""A commit as its page and the API show it: its place, what one machine measured of it, its runs and its alerts."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Count, OuterRef, Q, Subquery, Window
+from django.db.models.functions import Extract, JSONObject
+
+from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.lines import LinePoint
+from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.judging.judge import Neighbour
+from speedtrack.judging.summaries import CommitFacts, Summary, facts_of, summary_of
+from speedtrack.projects.models import Branch, Commit, Tag
+from speedtrack.projects.releases import version_of
+from speedtrack.reports.readings.choices import named_or_default
+from speedtrack.runs.models import Run
+from speedtrack.runs.scheduling import standing
+
+MOST_RUNS = 50
+EPOCH = Extract("committed_at", "epoch")
+#: What a commit is to an alert, by the alert's field.
+ROLES = {"commit_id": "moved here", "fixed_by_id": "fixed by this commit", "reverted_by_id": "reverted by this commit"}
+
+
+class SeriesResult(NamedTuple):
+    """The result of one series at the commit, compared with the commit that the series measured before.
+
+    ``is_first``: detection has seen it, and found nothing before it.
+    """
+
+    series_id: int
+    benchmark: str
+    metric: Metric
+    point: LinePoint
+    comparison: Neighbour | None
+    is_first: bool
+    change: ChangePoint | None
+
+    @property
+    def look(self) -> str:
+        return self.comparison.judgement.look if self.comparison else "same"
+
+    @property
+    def sign(self) -> str:
+        return self.comparison.judgement.sign if self.comparison else ""
+
+    @property
+    def answer(self) -> str:
+        """The result of the comparison in a word or two."""
+        if self.comparison is None:
+            return "first measurement" if self.is_first else "not compared yet"
+        return self.comparison.judgement.words
+
+
+class BranchPlace(NamedTuple):
+    """A commit's place on a branch, with the change points there whose range includes the commit."""
+
+    commit: Commit
+    branch: Branch
+    number: int
+    points: list[ChangePoint]
+
+
+class MeasuringMachine(NamedTuple):
+    name: str
+
+
+class LastRelease(NamedTuple):
+    """The release that was committed last before a commit."""
+
+    tag: str
+    sha: str
+
+
+class CommitAlert(NamedTuple):
+    """An alert with the role that the page's commit has in it, in words."""
+
+    alert: Alert
+    roles: list[str]
+
+    @property
+    def is_work(self) -> bool:
+        return self.alert.status in Alert.OPEN and not self.alert.improvement
+
+
+@dataclass(frozen=True)
+class CommitReading:
+    """A commit with the results of one of the machines that measured it."""
+
+    commit: Commit
+    summary: Summary  #: over all machines
+    branch: Branch | None
+    position: int | None  #: on the branch
+    branches: list[Branch]
+    tags: list[str]
+    release: LastRelease | None
+    machines: list[str]  #: those that measured the commit
+    machine: str | None  #: the one that was asked for, if it measured the commit on this branch
+    measured: list[SeriesResult]  #: all that it measured
+    points: list[ChangePoint]  #: whose range includes the commit
+    ladders: list[str]
+    runs: list[Run]  #: the newest, newest first
+    waiting: dict[int, str]  #: by id of its queued runs: why each is not measured yet
+    alerts: list[CommitAlert]
+
+
+def read(
+    commit: Commit,
+    branch_name: str | None,
+    machine_name: str | None,
+    points_at: Callable[[Branch, int], Iterable[ChangePoint]] = lambda branch, number: (),
+) -> CommitReading:
+    """Read a commit, whose ``tags`` are TAGS. None: the default branch, and the first machine. Raises Http404."""
+    positions = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
+    branch = named_or_default("branch", branch_name, positions, commit.project.default_branch)
+    facts = facts_of([commit.pk], only_watched=False)[commit.pk]
+    machines = machines_of(facts)
+    machine = named_or_default("machine", machine_name, machines, "")
+    points = list(points_at(branch, positions[branch])) if branch else []
+    branch_place = BranchPlace(commit, branch, positions[branch], points) if branch else None
+    results = results_on(machine, branch_place, facts) if branch_place and machine else []
+    runs = runs_of(commit)
+    tags, release = tags_around(commit, getattr(commit, "tags"))  # noqa: B009 (an annotation)
+    return CommitReading(
+        commit=commit,
+        summary=summary_of(facts),
+        branch=branch,
+        position=positions[branch] if branch else None,
+        branches=list(positions),
+        tags=tags,
+        release=release,
+        machines=[machine.name for machine in machines],
+        machine=machine.name if machine and results else None,
+        measured=results,
+        points=points,
+        ladders=sorted({one.ladder for one in facts.series if one.ladder}),
+        runs=runs,
+        waiting=standing.why_wait(runs),
+        alerts=alerts_of(commit),
+    )
+
+
+def machines_of(facts: CommitFacts) -> list[MeasuringMachine]:
+    """The machines with results of a commit in the order of the grid: first those with a runner, then by name.
+
+    Of the others, the one with most results comes first: the first by name is often only a try.
+    """
+    counts = Counter((one.is_outside, one.machine) for one in facts.series)
+    ordered = sorted(counts, key=lambda machine: (machine[0], machine[0] and -counts[machine], machine[1]))
+    return [MeasuringMachine(name) for _, name in ordered]
+
+
+def results_on(machine: MeasuringMachine, branch_place: BranchPlace, facts: CommitFacts) -> list[SeriesResult]:
+    """The results of one machine."""
+    series = {one.series_id: one for one in facts.series if one.machine == machine.name}
+    points = lines.points(list(series), branch_place.branch, branch_place.number, branch_place.number)
+    here = {point.series_id: point for point in points}
+    marks = {cp.series_id: cp for cp in branch_place.points if cp.commit_id == branch_place.commit.pk}
+    return [
+        SeriesResult(
+            pk, one.benchmark, METRICS[one.metric], here[pk], facts.neighbours.get(pk), not one.is_new, marks.get(pk)
+        )
+        for pk, one in series.items()
+        if pk in here
+    ]
+
+
+#: Of a commit: the tags of its project in the order of their names, each with its commit and that one's time.
+TAGS = ArraySubquery(
+    Tag.objects.filter(project=OuterRef("project"))
+    .annotate(
+        at=Subquery(Commit.objects.filter(project=OuterRef("project"), sha=OuterRef("sha")).values_list(EPOCH)[:1])
+    )
+    .order_by("name")
+    .values_list(JSONObject(name="name", sha="sha", at="at"))
+)
+
+
+def tags_around(commit: Commit, tags: list[dict[str, Any]]) -> tuple[list[str], LastRelease | None]:
+    """The commit's tags, and the last release before it. ``tags``: those of TAGS.
+
+    Releases are ordered by date, since many are made on branches of their own.
+    """
+    releases = [
+        (tag["at"], version, tag["name"], tag["sha"])
+        for tag in tags
+        if tag["at"] and tag["at"] < commit.committed_at.timestamp() and (version := version_of(tag["name"]))
+    ]
+    last = max(releases, default=None)
+    return [tag["name"] for tag in tags if tag["sha"] == commit.sha], LastRelease(*last[2:]) if last else None
+
+
+def runs_of(commit: Commit) -> list[Run]:
+    """The newest runs of a commit, newest first, each with ``total``: how many there are."""
+    related = ("machine", "base", "linked__commit")
+    rows = Run.objects.filter(project=commit.project, commit=commit).select_related(*related)
+    runs = list(rows.annotate(total=Window(Count("pk"))).defer("machine__facts").order_by("-id")[:MOST_RUNS])
+    for run in runs:
+        run.project, run.commit = commit.project, commit
+    return runs
+
+
+def alerts_of(commit: Commit) -> list[CommitAlert]:
+    """The alerts that name a commit, newest first, each with the commit's roles in it."""
+    condition = Q(commit=commit) | Q(fixed_by=commit) | Q(reverted_by=commit)
+    alerts = Alert.objects.standing().filter(condition, project=commit.project)
+    return [
+        CommitAlert(alert, [role for field, role in ROLES.items() if getattr(alert, field) == commit.pk])
+        for alert in alerts.select_related("commit", "before").with_range().order_by("-pk")
+    ]
