@@ -14,6 +14,7 @@ from speedtrack.notices import subscribing
 from speedtrack.notices.models import Pace, Subscriber, Subscription
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.pages.settings import notifications as page
+from speedtrack.web.requests.operating import way_back
 from speedtrack.web.requests.permissions import note
 
 Act = Callable[[Subscriber, QueryDict], None]
@@ -61,7 +62,7 @@ def notifications_page(request: HttpRequest, subscriber: Subscriber, acts: dict[
             messages.success(request, sentence)
         except ValidationError as e:
             messages.error(request, " ".join(e.messages))
-        return redirect(request.path)
+        return redirect(way_back(request, request.path))
     context = {
         "subscriber": subscriber,
         "subscriptions": page.subscriptions_of(subscriber),
