@@ -6,13 +6,14 @@ from allauth.mfa.recovery_codes import views as codes
 from allauth.mfa.totp import views as totp
 from allauth.socialaccount import views as providers
 from django.contrib.auth.views import LogoutView
-from django.urls import path
+from django.urls import path, register_converter
 
 from speedtrack.api import codespeed, webhooks
 from speedtrack.api.runner import api as runner_api
 from speedtrack.api.v1.api import api as people_api
 from speedtrack.api.v1.published import pages as api_pages
 from speedtrack.web.accounts import first, logins, notifications, own
+from speedtrack.web.addresses import MetricConverter
 from speedtrack.web.requests.permissions import guarded
 from speedtrack.web.settings import (
     access,
@@ -40,7 +41,8 @@ from speedtrack.web.views import (
 )
 from speedtrack.web.views.sharing import doors, exports, feeds, monitoring
 
-LINE = "p/<slug:slug>/timeline/<str:benchmark>/<slug:metric>"
+register_converter(MetricConverter, "metric")
+LINE = "p/<slug:slug>/timeline/<str:benchmark>/<metric:metric>"
 
 handler400 = "speedtrack.web.requests.errors.bad_request"
 handler403 = "speedtrack.web.requests.errors.forbidden"

@@ -18,7 +18,7 @@ export function keysOf(page: { rows: boolean; select: boolean; decide: boolean; 
     ...(page.select ? [{ keys: ["x"], does: "select the row" }] : []),
     ...(page.decide
       ? [
-          { keys: ["a"], does: "acknowledge: assign it to yourself" },
+          { keys: ["a"], does: "acknowledge: assign it to yourself, saved at once" },
           { keys: ["e"], does: "expected: real and intended (say why)" },
           { keys: ["i"], does: "ignore as invalid: not real (say why)" },
           { keys: ["f"], does: "fixed" },
@@ -32,6 +32,13 @@ export function keysOf(page: { rows: boolean; select: boolean; decide: boolean; 
 }
 
 export const DECISIONS: Record<string, string> = { a: "take", e: "expected", i: "invalid", f: "fixed" };
+
+/** The question in the note, by decision. */
+export const WHY: Record<string, string> = {
+  expected: "Why is this intended?",
+  invalid: "Why is this not real?",
+  fixed: "What fixed it? (may stay empty)",
+};
 
 /** The row one step from the active one (-1: none is active yet), within the list. */
 export function stepped(active: number, by: number, count: number): number {

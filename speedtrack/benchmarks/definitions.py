@@ -13,6 +13,7 @@ from speedtrack.benchmarks import external
 from speedtrack.benchmarks.ladders import Ladder, Rung, at_rung, rungs_of
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.workloads import (
+    NAME,
     Expectations,
     Keys,
     Name,
@@ -29,6 +30,15 @@ from speedtrack.benchmarks.workloads import (
 
 USUAL_CAP = 15  # trials; the interval of five is halved by about as many
 GROUP = r"^([a-z0-9][a-z0-9 -]{0,29})?$"
+IMAGE, TRUST, FUNCTION = r"^[^\s-]?\S*$", r"^[A-Za-z0-9_-]{0,100}$", r"^[A-Za-z_][A-Za-z0-9_.$]{0,499}$"
+#: What each pattern says, for whoever breaks it.
+PATTERNS = {
+    NAME: "use 1 to 61 lower-case letters, digits, dots, - and _, the first a letter or digit",
+    GROUP: "use up to 30 lower-case letters, digits, blanks and -, the first a letter or digit",
+    IMAGE: "use no blanks, and no - at the beginning",
+    TRUST: "use up to 100 letters, digits, - and _",
+    FUNCTION: "use letters, digits, dots, _ and $, the first a letter or _",
+}
 BUILD = "build"  # name of the benchmark of the build's own series
 Content = dict[str, Any]  # a section or a whole suite as stored JSON
 PLACEHOLDER = re.compile(r"(?<!\$)\{[A-Za-z_]\w*(?::[^{}]*)?\}")  # not ${NAME}, which belongs to the shell
@@ -66,10 +76,10 @@ class BuildSection(Strict):
     timeout_s: int = Field(1800, ge=1, le=24 * 3600)
     environment: dict[str, str] = Field({})
     kind: Literal["host", "docker"] = "host"
-    image: str = Field("", pattern=r"^[^\s-]?\S*$")
+    image: str = Field("", pattern=IMAGE)
     dockerfile: str = ""
     dockerfile_network: bool = False
-    trust: str = Field("", pattern=r"^[A-Za-z0-9_-]{0,100}$")
+    trust: str = Field("", pattern=TRUST)
 
     @model_validator(mode="after")
     def one_image(self) -> "BuildSection":
@@ -107,7 +117,7 @@ class ServerSection(Strict):
 
 
 #: A function by its name in the program's symbol table; callgrind would take `*` and `?` for patterns.
-Function = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.$]{0,499}$")]
+Function = Annotated[str, Field(pattern=FUNCTION)]
 
 
 class CountedFunctions(Strict):

@@ -7,13 +7,14 @@ import hashlib
 import json
 import re
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from pydantic import BaseModel, ValidationError
 
-from speedtrack.benchmarks.definitions import SECTIONS, Definition, DefinitionError, Mistake
+from speedtrack.benchmarks.definitions import PATTERNS, SECTIONS, Definition, DefinitionError, Mistake
 from speedtrack.benchmarks.models import SuiteEdit
 from speedtrack.benchmarks.suitelines import line_of
 from speedtrack.benchmarks.workloads import FORMS
@@ -54,11 +55,18 @@ def explain_mistake(where: str, error: Any) -> str:
     """One mistake as ``file: position: cause and remedy``."""
     path = ".".join(str(key) for key in error["loc"] if key not in FORMS) or "suite"
     if error["type"] == "extra_forbidden":
-        return f"{where}: {path}: no such key; allowed here: {', '.join(allowed_keys(error['loc']))}"
+        return f"{where}: {path}: no such key{remedy(str(error['loc'][-1]), allowed_keys(error['loc']))}"
     if error["type"] == "missing":
         return f"{where}: {path}: this key is missing"
     suffix = "" if has_keys(error["input"]) else f" (given: {error['input']!r})"
-    return f"{where}: {path}: {error['msg'].removeprefix('Value error, ')}{suffix}"
+    words = PATTERNS.get(error.get("ctx", {}).get("pattern", ""), error["msg"].removeprefix("Value error, "))
+    return f"{where}: {path}: {words}{suffix}"
+
+
+def remedy(key: str, allowed: list[str]) -> str:
+    """The allowed key that is like a wrong one, otherwise all of them."""
+    similar = get_close_matches(key, allowed, 1)
+    return f": did you mean {similar[0]}?" if similar else f"; allowed here: {', '.join(allowed)}"
 
 
 def has_keys(value: Any) -> bool:

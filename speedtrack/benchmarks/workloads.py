@@ -93,7 +93,8 @@ LEAST_JUDGED_S = 1.1
 Single, Listed, Table, BY_FORM = Tag("single"), Tag("list"), Tag("table"), Discriminator(form_of)
 TWO = Field(min_length=2, max_length=2)
 RISING = AfterValidator(check_rising)
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,60}$")]
+NAME = r"^[a-z0-9][a-z0-9._-]{0,60}$"
+Name = Annotated[str, Field(pattern=NAME)]
 Part = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 Rate = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]

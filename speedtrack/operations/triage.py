@@ -36,7 +36,8 @@ def decide(
         is_changed = triage.decide(alert, decision, actor.person)
     after = {"status": decision.status, "assignee": person}
     changes = {name: (before[name], after[name]) for name in after}
-    return Done("saved" if is_changed else "nothing was changed", f"alert {alert.pk}", changes, is_change=is_changed)
+    sentence = "saved" if is_changed else "nothing was changed"
+    return Done(sentence, f"alert {alert.pk}", changes, alert, is_change=is_changed)
 
 
 @operation("alert.move")

@@ -1,5 +1,5 @@
 // The keys of a page: they walk and open rows, decide on alerts, and ? lists them.
-import { DECISIONS, keysOf, stepped } from "../keys";
+import { DECISIONS, keysOf, stepped, WHY } from "../keys";
 
 const ROWS = "main .changes > li, main .commits > li, main table:not(.grid, .forest) > tbody > tr";
 const FIELD = "input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]";
@@ -47,7 +47,7 @@ function decisionForm(): HTMLFormElement | null {
   return document.querySelector<HTMLFormElement>("form[data-decide]");
 }
 
-/** Choose a decision, and focus the note; the person sends the form. */
+/** Acknowledging is saved at once. Of another decision the note is asked for; the person sends the form. */
 function decide(action: string): void {
   const form = decisionForm();
   const choice = form?.querySelector<HTMLSelectElement>("select[name=action], select[name=status]");
@@ -58,7 +58,10 @@ function decide(action: string): void {
   const me = form.querySelector<HTMLSelectElement>("select[name=assignee]");
   if (action === "take" && me) me.value = form.dataset["me"] ?? "";
   else choice.value = action;
-  const note = form.querySelector<HTMLElement>("[name=note]")!;
+  if (action === "take") return form.requestSubmit();
+  const note = form.querySelector<HTMLInputElement | HTMLTextAreaElement>("[name=note]")!;
+  note.placeholder = WHY[action] ?? "";
+  note.labels?.[0]?.setAttribute("data-hint", "Ctrl+Enter saves");
   note.scrollIntoView({ block: "nearest" });
   note.focus();
 }

@@ -119,7 +119,10 @@ class Part {
   private async load(): Promise<void> {
     this.loadedAt = Date.now();
     const fresh = await getPiece(this.root.dataset["live"]!);
-    whenReleased(this.root, () => replace(this.root, fresh));
+    whenReleased(this.root, () => {
+      replace(this.root, fresh);
+      if (this.root.dataset["reload"] !== undefined && !this.isGoing) location.reload(); // now there is more to see
+    });
     this.failures = 0;
     this.behindSince = null;
   }

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 
-from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.definitions import PATTERNS, Definition, DefinitionError
 from speedtrack.benchmarks.groups import group_by_name, groups_of
 from speedtrack.benchmarks.suitefiles import load_suite, parse_suite
 from speedtrack.tests.builders import SUITE
@@ -41,13 +41,13 @@ def test_there_are_suites_to_ship() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "place", "words"),
     [
-        ("trials = 5", "trails = 5", "trails", "no such key; allowed here: benchmark, build"),
+        ("trials = 5", "trails = 5", "trails", "no such key: did you mean trials?"),
         ("trials = 5", "trials = 4", "trials", "greater than or equal to 5 (given: 4)"),
         ("trials = 5", 'trials = "5"', "trials", "valid integer (given: '5')"),
         ("trials = 5", "trials = true", "trials", "valid integer"),
         ('name = "tiny"', "", "name", "this key is missing"),
-        ('name = "tiny"', 'name = "Tiny Suite"', "name", "should match pattern"),
-        ('command = "make"', 'comand = "make"', "build.comand", "no such key; allowed here: artifacts, command"),
+        ('name = "tiny"', 'name = "Tiny Suite"', "name", "use 1 to 61 lower-case letters"),
+        ('command = "make"', 'comand = "make"', "build.comand", "no such key: did you mean command?"),
         ('command = "make"', "", "build.command", "this key is missing"),
         ('command = "make"', 'command = ""', "build.command", "at least 1 character"),
         ('artifacts = ["kvd"]', "artifacts = []", "build.artifacts", "at least 1 item"),
@@ -58,7 +58,7 @@ def test_there_are_suites_to_ship() -> None:
         ('protocol = "resp"', "", "server.protocol", "this key is missing"),
         ('"{artifact:kvd} ', '"kvd ', "suite", "must start an artifact: use {artifact:kvd}"),
         ("[build]", "[biuld]", "build", "this key is missing"),
-        ("[server]", "[servers]", "servers", "no such key; allowed here"),
+        ("[server]", "[servers]", "servers", "no such key: did you mean server?"),
         ('name = "set-p1"', 'name = "get-p1"', "benchmark", "get-p1 occurs twice"),
         ('why = "the plain read path"', "", "benchmark.0.why", "this key is missing"),
         ('why = "the plain read path"', 'why = ""', "benchmark.0.why", "at least 1 character"),
@@ -76,7 +76,7 @@ prefill",
             "integer",
         ),
         ("hit_rate = 1.0", "hit_rate = 1.5", "benchmark.0.workload.expect.hit_rate", "less than or equal to 1"),
-        ("hit_rate = 1.0", "hitrate = 1.0", "benchmark.0.workload.expect.hitrate", "allowed here: hit_rate, keys"),
+        ("hit_rate = 1.0", "hitrate = 1.0", "benchmark.0.workload.expect.hitrate", "did you mean hit_rate?"),
         ("[metrics.server_cpu_ns_per_request]", "[metrics.cpu]", "suite", "no metric cpu: there are server_cpu_ns"),
         (
             "smallest_effect = 0.03",
@@ -95,6 +95,20 @@ prefill",
 def test_a_mistake_is_named_with_its_place_and_remedy(old: str, new: str, place: str, words: str) -> None:
     lines = refusal(old, new).splitlines()
     assert any(line.startswith(f"tiny.toml: {place}: ") and words in line for line in lines), lines
+
+
+def patterns_in(schema: Any) -> set[str]:
+    """The regular expressions of a JSON schema."""
+    if isinstance(schema, list):
+        return set[str]().union(*map(patterns_in, schema))
+    if not isinstance(schema, dict):
+        return set()
+    own = {schema["pattern"]} if isinstance(schema.get("pattern"), str) else set()
+    return own.union(*map(patterns_in, schema.values()))
+
+
+def test_every_pattern_of_suites_has_words() -> None:
+    assert patterns_in(Definition.model_json_schema()) == set(PATTERNS)
 
 
 @pytest.mark.parametrize("value", ["nan", "+nan", "-nan"])
@@ -239,7 +253,7 @@ def test_instructions_are_counted_inside_the_functions_of_the_suite_or_of_the_be
         ('benchmarks = ["get-p1"]', 'benchmarks = ["got-p1"]', "instructions.benchmarks: there is no benchmark got-p1"),
         ('benchmarks = ["get-p1"]', "", "instructions.benchmarks: this key is missing"),
         ('inside = ["serve", "serve_all"]', "inside = []", "instructions.inside: List should have at least 1 item"),
-        ('inside = ["serve", "serve_all"]', 'inside = ["serve*"]', "String should match pattern"),
+        ('inside = ["serve", "serve_all"]', 'inside = ["serve*"]', "use letters, digits, dots, _ and $"),
         ('why = "the plain read path"', 'why = "a"\ninstructions = "perf"', "'callgrind' (given: 'perf')"),
         (
             'why = "the plain write path"',

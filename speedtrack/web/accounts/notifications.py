@@ -16,6 +16,7 @@ from speedtrack.notices import subscribing
 from speedtrack.notices.models import Pace, Subscriber, Subscription
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.web.pages.settings import notifications as page
+from speedtrack.web.requests.operating import way_back
 
 Act = Callable[[Subscriber, QueryDict], None]
 #: What each form of the page does, and the message when it is done.
@@ -62,7 +63,7 @@ def notifications_page(request: HttpRequest, subscriber: Subscriber, acts: dict[
             messages.success(request, sentence)
         except ValidationError as e:
             messages.error(request, " ".join(e.messages))
-        return redirect(request.path)
+        return redirect(way_back(request, request.path))
     context = {
         "subscriber": subscriber,
         "subscriptions": page.subscriptions_of(subscriber),

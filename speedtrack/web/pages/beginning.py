@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from django.urls import reverse
 
 from speedtrack.projects.models import Position, Project
-from speedtrack.runs.models import Run, Status
+from speedtrack.runs.models import ACTIVE, Run, Status
 from speedtrack.runs.scheduling import standing
 from speedtrack.runs.scheduling.standing import Standing
 from speedtrack.web.scope import PageScope
@@ -16,33 +16,40 @@ LOOKS = {"done": "good", "under way": "running", "waits": "queued", "fails": "fa
 
 @dataclass(frozen=True)
 class FirstStep:
-    """``state``: a key of LOOKS. ``url`` and ``link``: where to go for it."""
+    """``state``: a key of LOOKS. ``url`` and ``link``: where to go for it. ``run_id``: of a run with progress."""
 
     state: str
     words: str
     url: str = ""
     link: str = ""
+    run_id: int | None = None
 
     @property
     def look(self) -> str:
         return LOOKS[self.state]
 
 
-def load(scope: PageScope) -> list[FirstStep]:
-    """The steps until the first result; empty once there is one."""
+def load(scope: PageScope, is_watched: bool = False) -> list[FirstStep]:
+    """The steps until the first result; empty once there is one.
+
+    ``is_watched``: whoever has seen the steps sees them until a run has ended, as charts do not show results before.
+    """
     project = scope.project
-    if project.untracked_at or any(getattr(machine, "has_series", False) for machine in scope.machines):
+    has_series = any(getattr(machine, "has_series", False) for machine in scope.machines)
+    if project.untracked_at or (has_series and not (is_watched and is_in_first_run(project))):
         return []
     return [history_step(project), *run_steps(project), machine_step(project)]
+
+
+def is_in_first_run(project: Project) -> bool:
+    return not Run.objects.filter(project=project).exclude(status__in=[Status.QUEUED, *ACTIVE]).exists()
 
 
 def history_step(project: Project) -> FirstStep:
     if project.synced_at is None:
         if project.error:
             return FirstStep("fails", f"The repository cannot be cloned; it is tried again. {project.error}")
-        return FirstStep(
-            "under way", f"{project.url} is being cloned. A large history takes minutes; reload this page."
-        )
+        return FirstStep("under way", f"{project.url} is being cloned. A large history takes minutes.")
     commits = Position.objects.filter(branch__project=project, branch__name=project.default_branch).count()
     return FirstStep("done", f"The history of {project.default_branch} is known: {commits:,} commits.")
 
@@ -76,7 +83,7 @@ def machine_step(project: Project) -> FirstStep:
     running = Run.objects.active().filter(machine__in=machines).select_related("machine", "project").first()
     if running and running.project_id == project.pk:
         sentence = f"{running.machine} measures the first run."
-        return FirstStep("under way", sentence, reverse("run", args=[running.pk]), f"Run {running.pk}")
+        return FirstStep("under way", sentence, reverse("run", args=[running.pk]), f"Run {running.pk}", running.pk)
     sentence = " ".join(map(state_of, standing.of_machines(machines).values()))
     return FirstStep("waits", sentence, reverse("queue"), "The queue")
 

@@ -8,10 +8,14 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, QueryDict
+from django.utils.http import url_has_allowed_host_and_scheme
 
+from speedtrack.alerts.models import Alert
 from speedtrack.operations.performing import Actor, Done
 from speedtrack.operations.refusals import REFUSED
 from speedtrack.web.requests.permissions import access_of
+
+UNDO = "undo="  # begins the tags of a message that can be taken back
 
 
 def actor_of(request: HttpRequest) -> Actor:
@@ -41,7 +45,20 @@ def tell(request: HttpRequest, done: Done) -> None:
         messages.info(request, "; ".join(line.removesuffix(".") for line in done.outlook.lines) + ".")
         return
     show = messages.success if done.is_change else messages.info
-    show(request, f"{done.sentence[:1].upper()}{done.sentence[1:]}.")
+    show(request, f"{done.sentence[:1].upper()}{done.sentence[1:]}.", undo_of(done))
+
+
+def undo_of(done: Done) -> str:
+    """``alert:status:assignee``, by which a message can take back that somebody was assigned; else empty."""
+    (was, status), (former, person) = (done.changes.get(name, (None, None)) for name in ("status", "assignee"))
+    is_assignment = isinstance(done.row, Alert) and was == status and former != person
+    return f"{UNDO}{done.row.pk}:{status}:{former or ''}" if is_assignment else ""
+
+
+def way_back(request: HttpRequest, default: str) -> str:
+    """The path on this site that the form wants to return to."""
+    back = request.POST.get("back", "")
+    return back if url_has_allowed_host_and_scheme(back, allowed_hosts=None) and back.startswith("/") else default
 
 
 def is_sure(form: QueryDict) -> bool:

@@ -45,6 +45,7 @@ def edit_suite(request: HttpRequest, name: str) -> HttpResponse:
     page = suite_editor.load(name, text, request.POST.get("seen", ""))
     if "save" not in request.POST:
         return editor(request, page)
+    assert page.check
     if page.check.ended and request.POST.get("agreed") != page.check.digest:
         messages.error(request, "Not saved yet: see below which lines are not continued, and tick that you agree.")
         return editor(request, page)
@@ -55,14 +56,14 @@ def edit_suite(request: HttpRequest, name: str) -> HttpResponse:
 def new_suite(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         model = request.GET.get("from")
-        return editor(request, suite_editor.load_new((text_of(model) if model else None) or BEGINNING))
+        return editor(request, suite_editor.load_new((text_of(model) if model else None) or BEGINNING, False))
     page = suite_editor.load_new(entered_text(request))
     return save(request, page) if "save" in request.POST else editor(request, page)
 
 
 def save(request: HttpRequest, page: SuitePage) -> HttpResponse:
     """Save what the page shows, unless it has mistakes or is out of date; then show it again."""
-    if page.check.mistakes:
+    if page.check is None or page.check.mistakes:
         messages.error(request, "Not saved: the mistakes are listed below.")
         return editor(request, page)
     name = page.name or parse_suite(page.text, "").name

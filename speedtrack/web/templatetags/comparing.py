@@ -51,8 +51,8 @@ def compare_row(row: ComparedRow, address: str, page: ComparePage, whisker: Whis
         f'<td class="number change {look}">{numbers.change(row.ratio)}</td>'
         f'<td class="plot">{whisker_svg(row, whisker, page.forest.one)}</td>'
         f'<td><span class="answer {look}">{row.sign}{row.words}</span>{badges(row)}</td>'
-        f'<td class="number">{escape(numbers.quantity(metric, row.base.value))}</td>'
-        f'<td class="number">{escape(numbers.quantity(metric, row.head.value))}</td>'
+        f'<td class="number" data-label="base">{escape(numbers.quantity(metric, row.base.value))}</td>'
+        f'<td class="number" data-label="head">{escape(numbers.quantity(metric, row.head.value))}</td>'
         f'<td class="number soft">{numbers.change_interval(row.ratio, row.low, row.high)}</td></tr>'
     )
 
@@ -112,15 +112,17 @@ def release_row(page: ReleasesPage, cell: ReleaseCell) -> str:
     value = escape(numbers.quantity(metric, point.value))
     return (
         f'{head}<td class="number">{value} <span class="soft">{escape(margin)}</span> {flags_badge(point.flags)}</td>'
-        f"{against_cells(cell.since_before, cell.before)}{against_cells(cell.since_first, cell.first)}</tr>"
+        f"{against_cells(cell.since_before, cell.before, 'the one before')}"
+        f"{against_cells(cell.since_first, cell.first, 'the first')}</tr>"
     )
 
 
-def against_cells(row: ComparedRow | None, tag: str) -> str:
+def against_cells(row: ComparedRow | None, tag: str, label: str) -> str:
     if row is None:
-        return '<td class="number soft">–</td><td></td>'
+        return f'<td class="number soft" data-label="against {label}">–</td><td></td>'
     return (
-        f'<td class="number" title="against {escape(tag)}"><span class="change {row.look}">{numbers.change(row.ratio)}'
-        f'</span> <span class="soft">{numbers.change_interval(row.ratio, row.low, row.high)}</span></td>'
+        f'<td class="number" data-label="against {label}" title="against {escape(tag)}">'
+        f'<span class="change {row.look}">{numbers.change(row.ratio)}</span> '
+        f'<span class="soft">{numbers.change_interval(row.ratio, row.low, row.high)}</span></td>'
         f'<td><span class="answer {row.look}">{row.sign}{row.words}</span>{badges(row)}</td>'
     )

@@ -6,12 +6,14 @@ from urllib.parse import urlencode
 
 from django import template
 from django.conf import settings
+from django.contrib.messages.storage.base import Message
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from speedtrack import __version__
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.web.requests.operating import UNDO
 
 register = template.Library()
 
@@ -21,7 +23,6 @@ NAVIGATION = (
     ("Alerts", "all-alerts", {"all-alerts", "alerts", "alert"}),
     ("Queue", "queue", {"queue"}),
     ("Machines", "machines", {"machines", "machine"}),
-    ("Ladders", "ladders", {"ladders"}),
 )
 #: Those of people who are logged in.
 SETTINGS = {"project-settings", "suites", "suite", "machine-settings", "installation", "notifications"}
@@ -45,6 +46,15 @@ def current(name: str, here: str | None, within: set[str]) -> SafeString | str:
     if here == name:
         return format_html(' aria-current="{}"', "page")
     return format_html(' aria-current="{}"', "true") if here in within else ""
+
+
+@register.inclusion_tag("web/undo.html", takes_context=True)
+def undo(context: template.Context, message: Message) -> dict[str, Any]:
+    """The form of a message that can be taken back: what it sends for each alert."""
+    tags = str(message.extra_tags or "").split()
+    alerts = [tag.removeprefix(UNDO) for tag in tags if tag.startswith(UNDO)]
+    request = context["request"] if alerts else None
+    return {"alerts": alerts, "csrf_token": context.get("csrf_token"), "back": request and request.get_full_path()}
 
 
 @register.simple_tag

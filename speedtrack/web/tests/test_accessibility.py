@@ -1,5 +1,5 @@
-"""Every page in a real browser: axe-core finds no violation in either theme, no page is wider than a phone, and no
-hostile name runs or breaks the layout.
+"""Every page in a real browser: axe-core finds no violation in either theme, no page scrolls sideways from 320 pixels
+on, and no hostile name runs or breaks the layout.
 
 The pages are those of ``urls.py``; VALUES has what stands in their addresses.
 """
@@ -21,11 +21,12 @@ from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert, Bisection
 from speedtrack.alerts.triage import triage
 from speedtrack.alerts.triage.triage import Decision
+from speedtrack.benchmarks.models import Benchmark
 from speedtrack.notices.models import Channel
 from speedtrack.notices.tests.channels import channel
 from speedtrack.projects import hooks
-from speedtrack.projects.models import Annotation, Commit, Delivery, Project, Refusal
-from speedtrack.runs.models import Run
+from speedtrack.projects.models import Annotation, Branch, Commit, Delivery, Project, Refusal, Tag
+from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.requests import byhand
 from speedtrack.tests import builders
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, watched  # noqa: F401 - a fixture
@@ -64,14 +65,21 @@ HOSTILE = (
     + " "
     + "many words " * 25
 )
+UNBROKEN = ("unbroken_" * 9)[:80]
+LONG_TAG = "unbroken" * 10 + "-1.1"
+WIDTHS = (320, 390, 768, 1280)
 #: Pages that may be empty without an error: what each shows here.
-FILLED = {"releases": "v1.1", "ladders": "linechart", "latency": "heatmap", "hits": '<ul class="hits">'}
+FILLED = {"releases": "unbroken-1.1", "ladders": "linechart", "latency": "heatmap", "hits": '<ul class="hits">'}
 CHECK = """
     async only => {
         const rules = only ? { runOnly: { type: "rule", values: [only] } } : {};
         const found = await axe.run(document, { resultTypes: ["violations"], ...rules });
         return found.violations.map(one => `${one.id}: ${one.nodes.map(node => node.html.slice(0, 160)).join(" | ")}`);
     }
+"""
+FIELDS = """
+    () => [...document.querySelectorAll("form, input, textarea, button")].filter(one => one.checkVisibility())
+        .map(one => one.outerHTML.slice(0, 120))
 """
 # What is wider than the page and does not lie in a frame that scrolls by itself.
 WIDE = """
@@ -88,11 +96,22 @@ def hostile(made: World, alert: Alert, ada: User) -> None:
     """Hostile names in every place that others may fill."""
     Commit.objects.filter(project=made.project).update(subject=HOSTILE[:480], author_name=HOSTILE[:90])
     Run.objects.filter(status="failed").update(error=HOSTILE)
-    made.project.name = HOSTILE[:90]
+    lengthen_names(made)
+    made.project.name = UNBROKEN
     made.project.save()
     triage.decide(alert, Decision("confirmed", "confirmed", ada, HOSTILE), ada)
     Annotation.objects.create(project=made.project, commit=alert.commit, text=HOSTILE, author=ada)
     hostile_calls(made.project)
+
+
+def lengthen_names(made: World) -> None:
+    """Names of benchmark, branch and tag without a blank where a line could break."""
+    Benchmark.objects.filter(name="get-p1").update(name=UNBROKEN)
+    Branch.objects.filter(project=made.project, name="main").update(name=UNBROKEN)
+    Tag.objects.filter(project=made.project, name="v1.1").update(name=LONG_TAG)
+    Machine.objects.filter(pk=made.machines[0].pk).update(name=UNBROKEN[:50])
+    made.machines[0].name = UNBROKEN[:50]
+    made.project.default_branch = UNBROKEN
 
 
 def hostile_calls(project: Project) -> None:
@@ -125,7 +144,7 @@ def values(made: World, alert: Alert) -> dict[str, Any]:
     return {
         "slug": made.project.slug,
         "sha": made.shas[5],
-        "benchmark": "get-p1",
+        "benchmark": UNBROKEN,
         "metric": CPU,
         "form": "json",
         "key": "a-link-that-has-expired",
@@ -159,16 +178,22 @@ def addresses(known: dict[str, Any]) -> dict[str, str]:
 
 
 def faults_of(page: Page) -> list[str]:
-    """In the light on a phone with all rules, then in the dark those of colours, and both widths."""
+    """In the light on a phone and a desk with all rules, then in the dark those of colours, and all widths."""
     page.evaluate(AXE.read_text())
     page.emulate_media(color_scheme="light")
-    found = [f"light: {one}" for one in page.evaluate(CHECK, None)]
-    page.emulate_media(color_scheme="dark")
-    found += [f"dark: {one}" for one in page.evaluate(CHECK, "color-contrast")]
-    for width in (390, 1280):
+    found = []
+    for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 800})
         if page.evaluate(OVERFLOW) > 0:
             found.append(f"{width} px: wider than the page: {page.evaluate(WIDE)}")
+        if width in (390, 1280):
+            found += [f"light, {width} px: {one}" for one in page.evaluate(CHECK, None)]
+    page.emulate_media(color_scheme="dark")
+    found += [f"dark: {one}" for one in page.evaluate(CHECK, "color-contrast")]
+    page.emulate_media(media="print")
+    if page.evaluate(FIELDS):
+        found.append(f"print: a form is on paper: {page.evaluate(FIELDS)}")
+    page.emulate_media(media="screen")
     page.set_viewport_size({"width": 390, "height": 800})
     if page.evaluate("() => window.hurt"):
         found.append("a hostile name was run")

@@ -1,18 +1,20 @@
 """Comparing two commits in a real browser: the filters, the forest plot, and hostile names."""
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit, Tag
+from speedtrack.runs.models import Measurement, Series
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, shown, watched
 from speedtrack.web.tests.test_compare import put_latencies
-from speedtrack.web.tests.world import World
+from speedtrack.web.tests.world import CPU, World
 
 __all__ = ["chromium", "shown"]
 pytestmark = pytest.mark.browser
 
+CUT = "cells => cells.filter(one => one.getBoundingClientRect().right > innerWidth).map(one => one.textContent)"
 HOSTILE_NAME = "<img onerror=alert(1) src=x>\u202egnp " + "x" * 200 + "😀"
 CENTRES = """
     rows => rows.map(row => {
@@ -56,6 +58,55 @@ def test_filters_and_the_forest_plot(shown: tuple[World, Alert, str], chromium: 
     page.goto(f"{url}/p/kvd/c/{made.shas[6]}/")
     page.locator("[data-part] table.compared").wait_for()
     assert complaints == []
+
+
+def test_a_phone_shows_all_numbers(shown: tuple[World, Alert, str], chromium: Browser) -> None:
+    made, _, url = shown
+    Tag.objects.create(project=made.project, name="1.0", sha=made.shas[1])
+    Tag.objects.create(project=made.project, name="1.1", sha=made.shas[7])
+    page = watched(chromium, 390, [])
+    page.goto(f"{url}/p/kvd/compare/?base=1.0&head=1.1")
+    expect(page.locator("header.page p").first).to_contain_text("worse of 4 values: most of all")
+    offers = page.locator("datalist#names option")
+    names = offers.evaluate_all("all => all.map(one => one.value)")
+    assert {"main", "1.0", "1.1", made.shas[7][:10]} <= set(names)
+    for path, cells in (("compare/?base=1.0&head=1.1", "table.compared td"), ("releases/", "details[open] td")):
+        page.goto(f"{url}/p/kvd/{path}")
+        assert page.locator(cells).count() > 4
+        assert page.locator(cells).evaluate_all(CUT) == [], path
+    page.goto(f"{url}/p/kvd/")
+    assert page.locator("table.grid tbody td.number").evaluate_all(CUT) == []
+
+
+def test_the_main_metrics_come_first_and_ten_rows(shown: tuple[World, Alert, str], chromium: Browser) -> None:
+    made, _, url = shown
+    for place, factor in ((1, 1.0), (7, 2.0)):
+        for metric in ("latency_us_p50", "latency_us_p99", "server_user_ns_per_request", "build_seconds"):
+            copy_as(made, place, metric, factor)
+    page = watched(chromium, 1280, [])
+    page.goto(f"{url}/p/kvd/compare/?base={made.shas[1]}&head={made.shas[7]}")
+    rows = page.locator("table.compared tbody tr")
+    assert rows.count() == 10
+    first = rows.locator("th .soft").all_inner_texts()[:4]
+    assert set(first) == {"Server CPU per request", "Throughput"}
+    page.get_by_role("link", name="All 12 rows").click()
+    page.wait_for_url("**rows=all*")
+    assert rows.count() == 12
+    hidden = page.locator("table.totals").get_by_text("Latency p50")
+    expect(hidden).to_be_hidden()
+    page.get_by_text("4 further metrics").click()
+    expect(hidden).to_be_visible()
+
+
+def copy_as(made: World, place: int, metric: str, factor: float) -> None:
+    """Measurements of another metric at a commit: those of the CPU time, times ``factor``."""
+    for row in Measurement.objects.filter(commit=made.commit(place), series__metric=CPU).select_related("series"):
+        own = row.series
+        fields = {name: getattr(own, name) for name in ("project", "machine", "environment", "benchmark")}
+        series, _ = Series.objects.get_or_create(metric=metric, **fields)
+        row.pk, row.series = None, series
+        row.value, row.low, row.high = row.value * factor, row.low * factor, row.high * factor
+        row.save()
 
 
 def test_hostile_names_neither_run_nor_break_the_layout(shown: tuple[World, Alert, str], chromium: Browser) -> None:

@@ -73,12 +73,12 @@ def test_an_embedded_chart_may_be_framed_and_nothing_else(client: Client, slow: 
     assert "frame-ancestors *" in answer["Content-Security-Policy"]
     assert "X-Frame-Options" not in answer and not answer.cookies and "script" not in answer.content.decode()
     pictures = re.findall(r'(?:src|srcset)="([^"]+)"', answer.content.decode())
-    assert len(pictures) == 2
+    assert len(pictures) == 7  # of three sizes, light and dark, and without media queries
     for address in pictures:
         drawn = client.get(address.replace("&amp;", "&"))
         assert drawn["Content-Type"].startswith("image/svg+xml") and not drawn.cookies
         assert "get-p1" in "".join(parsed(drawn.content).itertext())
-    assert html_of(client.get(f"/embed/{LINE}?theme=dark")).count("theme=dark") == 1
+    assert html_of(client.get(f"/embed/{LINE}?theme=dark")).count("theme=dark") == 3
     assert client.get(f"/embed/p/kvd/timeline/nope/{CPU}").status_code == 404
     for address in ("/", "/p/kvd/", f"/{LINE}", "/search/", "/login/", f"/embed/p/kvd/timeline/nope/{CPU}"):
         other = client.get(address)

@@ -311,7 +311,9 @@ def test_what_does_not_exist_is_named(client: Client, kvd: World) -> None:
 
 
 def test_without_ladders_the_page_says_how_to_get_one(client: Client, db: None) -> None:
-    assert "docs/suites.md" in html_of(client.get("/ladders/"))
+    page = html_of(client.get("/ladders/"))
+    assert "/help/suites/#ladders" in page
+    assert 'id="ladders"' in html_of(client.get("/help/suites/"))
 
 
 def test_the_number_of_queries_is_bounded(client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:

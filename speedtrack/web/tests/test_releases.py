@@ -51,7 +51,9 @@ def test_the_totals_are_of_all_benchmarks(client: Client, slow: tuple[World, Ale
     tag(made, v1_0=1, v1_2=6)
     page = html_of(client.get(f"{ADDRESS}?benchmark=get-p1"))
     assert "Benchmarks: 1 of 2" in page and "Mean of 2 benchmarks" in page
-    assert re.search(r'<td class="number worse"> ?2 ?</td>', page), "both benchmarks are slower, of which one is shown"
+    assert re.search(r'<td class="number worse" data-label="worse"> ?2 ?</td>', page), (
+        "both benchmarks are slower, of which one is shown"
+    )
 
 
 def test_the_csv_has_a_row_for_each_benchmark_and_release(client: Client, kvd: World) -> None:

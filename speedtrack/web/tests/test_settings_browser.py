@@ -59,6 +59,53 @@ def test_a_suite_is_edited(newcomer: tuple[Page, list[str]], live_server: Any) -
     assert complaints == []
 
 
+def test_a_suite_is_written_from_the_first_key_to_its_repository(
+    newcomer: tuple[Page, list[str]], live_server: Any
+) -> None:
+    page, complaints = newcomer
+    page.goto(f"{live_server.url}/settings/new-suite/")
+    page.get_by_text("It is checked as you type").wait_for()
+    assert page.locator(".mistakes, .wrong").count() == 0
+    text = page.locator("textarea")
+    text.evaluate(
+        "area => { const at = area.value.indexOf('name =') + 8; area.focus(); area.setSelectionRange(at, at); }"
+    )
+    page.keyboard.type("My Suite")
+    page.get_by_text("use 1 to 61 lower-case letters").first.wait_for()
+    text.fill(builders.SUITE.replace('"tiny"', '"mine"').replace("clients =", "client ="))
+    page.get_by_text("no such key: did you mean clients?").first.wait_for()
+    text.fill(builders.SUITE.replace('"tiny"', '"mine"'))
+    page.get_by_text("A new suite with 2 benchmarks").wait_for()
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("link", name="Track a repository with it").click()
+    assert page.locator("select[name=suite]").input_value() == "mine"
+    assert complaints == []
+
+
+def test_a_suite_is_edited_without_scripts(
+    newcomer: tuple[Page, list[str]], live_server: Any, chromium: Browser
+) -> None:
+    context = chromium.new_context(java_script_enabled=False, viewport={"width": 390, "height": 800})
+    context.add_cookies(newcomer[0].context.cookies())  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto(f"{live_server.url}/settings/suites/tiny/")
+    text = page.locator("textarea")
+    longer = builders.SUITE.replace("trials = 5", "trials = 4") + "# a comment\n" * 30
+    text.fill(longer)
+    page.get_by_role("button", name="Check").click()
+    assert "line 3" in page.locator(".mistakes").inner_text()
+    assert page.locator(".gutter span").count() == longer.count("\n") + 1, "lines have numbers"
+    text.fill(builders.SUITE + "\n" * 60 + "# the end")
+    text.press("End")
+    assert text.evaluate("area => area.scrollHeight <= area.clientHeight || getComputedStyle(area).overflowY == 'auto'")
+    text.fill(builders.SUITE.replace("clients = 50", "clients = 60"))
+    page.get_by_role("button", name="Save").click()
+    page.locator("input[name=agreed]").first.check()
+    page.get_by_role("button", name="Save").click()
+    page.get_by_text("Version 1 of tiny is saved").wait_for()
+    context.close()
+
+
 def test_the_first_repository_is_tracked(newcomer: tuple[Page, list[str]], tmp_path: Path) -> None:
     repository = builders.Repository(tmp_path / "kvd")
     repository.commits(2)

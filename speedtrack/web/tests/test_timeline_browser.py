@@ -236,3 +236,15 @@ def test_lines_and_axes_are_chosen(shown: tuple[World, Alert, str], chromium: Br
     assert 0 < first < last
     assert phone.locator("#pins article").count() == 1
     assert complaints == []
+
+
+def test_an_embedded_chart_stays_legible(shown: tuple[World, Alert, str], chromium: Browser) -> None:  # noqa: F811
+    _, _, url = shown
+    for width in (320, 479, 480, 700, 1280):
+        page = watched(chromium, width, [])
+        page.goto(f"{url}/embed/p/kvd/timeline/get-p1/{CPU}?last=50")
+        page.wait_for_function("() => document.images[0].complete && document.images[0].naturalWidth > 0")
+        scale = page.evaluate("() => document.images[0].clientWidth / document.images[0].naturalWidth")
+        assert scale >= 1, f"{width} px: text of 11 px is drawn in {11 * scale:.1f} px"
+        assert page.evaluate(OVERFLOW) <= 0
+        page.close()

@@ -42,13 +42,20 @@ def test_the_whole_triage_by_keyboard(live_server: Any, settings: Any, tmp_path:
     press(page, "Escape")
     expect(dialog).to_be_hidden()
 
-    press(page, "a", "Enter")  # no row is selected, so the active one is meant
+    press(page, "a")  # no row is selected, so the active one is meant
     expect(page.get_by_text("Saved: 1 alert.")).to_be_visible()
     assert Alert.objects.values_list("assignee__username", "status").get() == ("ada", "confirmed")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+    expect(page.get_by_text("Saved: 1 alert.")).to_be_visible()
+    assert Alert.objects.values_list("assignee__username", "status").get() == (None, "confirmed")
 
     press(page, "j", "x")
     expect(page.locator("[data-selected]")).to_have_text("1 selected")
     press(page, "i")
+    expect(page.get_by_placeholder("Why is this not real?")).to_be_focused()
+    hint = "label => getComputedStyle(label, '::after').content"
+    assert page.locator("label[data-hint]").evaluate(hint) == '"Ctrl+Enter saves"'
     page.keyboard.type("jkx is noise of the test")  # keys are letters in a field
     press(page, "Enter")
     expect(page.get_by_text("Saved: 1 alert.")).to_be_visible()
@@ -57,6 +64,11 @@ def test_the_whole_triage_by_keyboard(live_server: Any, settings: Any, tmp_path:
     page.goto(f"{live_server.url}/alerts/?status=all")
     press(page, "j", "o")
     page.wait_for_url(f"**/alerts/{alert.pk}/")
+    press(page, "a")
+    expect(page.get_by_text("Saved.")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    page.wait_for_url(f"**/alerts/{alert.pk}/")
+    assert Alert.objects.get().assignee is None
     press(page, "f")
     page.keyboard.type("mended since")
     press(page, "Control+Enter")

@@ -3,7 +3,6 @@
 A GET to the address of a form redirects to its page: whoever had to log in first comes back with a GET.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -11,7 +10,6 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_safe
 
 from speedtrack.accounts.access import Refused
@@ -28,7 +26,7 @@ from speedtrack.web.pages.alerting import mutes as mutes_page
 from speedtrack.web.pages.alerting import sensitivity as sensitivity_page
 from speedtrack.web.pages.alerting.alerts import AlertsPage
 from speedtrack.web.requests.formats import format_or_404, values_response
-from speedtrack.web.requests.operating import actor_of, perform
+from speedtrack.web.requests.operating import actor_of, perform, undo_of, way_back
 from speedtrack.web.requests.permissions import access_of
 
 NOTE_LENGTH = 4000
@@ -57,32 +55,33 @@ def listed_alerts(request: HttpRequest, project: Project | None) -> AlertsPage:
 
 def decide_alerts(request: HttpRequest) -> HttpResponse:
     """Save one decision on several alerts; report what was not saved, and go back to the list."""
-    back = request.POST.get("back", "")
-    if not url_has_allowed_host_and_scheme(back, allowed_hosts=None) or not back.startswith("/"):
-        back = reverse("all-alerts")
+    back = way_back(request, reverse("all-alerts"))
     if request.method != "POST":
         return redirect("all-alerts")
-    selections = [selection.partition(":") for selection in request.POST.getlist("alert")[:MOST_DECIDED]]
-    statuses = {int(pk): status for pk, _, status in selections if pk.isdecimal() and len(pk) < 19}
-    if not statuses:
+    selections = [f"{selection}::".split(":")[:3] for selection in request.POST.getlist("alert")[:MOST_DECIDED]]
+    seen = {int(pk): (status, former) for pk, status, former in selections if pk.isdecimal() and len(pk) < 19}
+    if not seen:
         messages.error(request, "No alert is selected: tick some, or press x on a row.")
         return redirect(back)
     comment, action = request.POST.get("note", "")[:NOTE_LENGTH], request.POST.get("action", "")
-    alerts_seen = access_of(request).among(Alert.objects.filter(pk__in=statuses)).select_related("project", "assignee")
-    for pk in sorted(statuses.keys() - {alert.pk for alert in alerts_seen}):
+    alerts_seen = access_of(request).among(Alert.objects.filter(pk__in=seen)).select_related("project", "assignee")
+    for pk in sorted(seen.keys() - {alert.pk for alert in alerts_seen}):
         messages.error(request, f"Not saved, alert {pk}: it does not exist any more.")
-    counts = Counter(decide_alert(request, alert, statuses[alert.pk], action, comment) for alert in alerts_seen)
-    if changed := counts[True]:
-        messages.success(request, f"Saved: {changed} alert{'' if changed == 1 else 's'}.")
-    if counts[False]:
-        messages.info(request, f"{counts[False]} had that already.")
+    answers = [decide_alert(request, alert, *seen[alert.pk], action, comment) for alert in alerts_seen]
+    changed = [done for done in answers if done and done.is_change]
+    if changed:
+        undo = "" if action == "undo" else " ".join(filter(None, map(undo_of, changed)))
+        messages.success(request, f"Saved: {len(changed)} alert{'' if len(changed) == 1 else 's'}.", undo)
+    if same := sum(done is not None and not done.is_change for done in answers):
+        messages.info(request, f"{same} had that already.")
     return redirect(back)
 
 
-def decide_alert(request: HttpRequest, alert: Alert, seen: str, action: str, comment: str) -> bool | None:
-    """Decide on one of several alerts. Return whether that changed anything; None if it was refused."""
+def decide_alert(request: HttpRequest, alert: Alert, seen: str, former: str, action: str, comment: str) -> Done | None:
+    """Decide on one of several alerts; None if it was refused. ``former``: who gets it back by the action ``undo``."""
+    inputs = {"assignee": former} if action == "undo" else {"status": action}
     try:
-        return triage.decide(actor_of(request), alert, seen, action, note=comment).is_change
+        return triage.decide(actor_of(request), alert, seen, note=comment, **inputs)
     except (*REFUSED, Refused) as e:
         messages.error(request, f"Not saved, alert {alert.pk}: {e}.")
         return None

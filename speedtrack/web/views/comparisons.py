@@ -36,9 +36,7 @@ def compare(request: HttpRequest, slug: str) -> HttpResponse:
     if "base_of" in request.GET:
         return redirect(f"{request.path}?{compare_page.without_former_base(request.GET).urlencode()}")
     is_summary = request.GET.get("part") == "summary"
-    page = compare_page.load(
-        slug, request.GET, access_of(request), most_rows=SUMMARY_ROWS if is_summary else compare_page.SHOWN
-    )
+    page = compare_page.load(slug, request.GET, access_of(request), SUMMARY_ROWS if is_summary else None)
     template = "web/compare_summary.html" if is_summary else "web/compare.html"
     return render(request, template, {"page": page, "project": page.project})
 

@@ -25,9 +25,12 @@ from speedtrack.web.pages.running import machine as machine_page
 from speedtrack.web.pages.running import profiles as profiles_page
 from speedtrack.web.pages.running import queue as queue_page
 from speedtrack.web.pages.running import run as run_page
+from speedtrack.web.pages.running.live import stream_of_queue
+from speedtrack.web.pages.settings import notifications
 from speedtrack.web.requests.formats import format_or_404, values_response
 from speedtrack.web.requests.operating import perform
 from speedtrack.web.requests.permissions import access_of, permit_of
+from speedtrack.web.scope import scope_of
 
 NOTE_LENGTH = 4000
 
@@ -49,11 +52,16 @@ def home_values(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def project(request: HttpRequest, slug: str) -> HttpResponse:
+    if request.GET.get("part") == "begins":
+        scope = scope_of(slug, request.GET)
+        context = {"project": scope.project, "begins": beginning.load(scope, is_watched=True)}
+        return render(request, "web/project_begins.html", context)
     page = project_page.load(slug, request.GET)
     project = page.scope.project
     hook_url = tracking.hook_url(project) if permit_of(request).maintain else None
     context = {"page": page, "scope": page.scope, "project": project, "hook_url": hook_url}
-    context["begins"] = beginning.load(page.scope)
+    context |= {"begins": beginning.load(page.scope), "stream": stream_of_queue()}
+    context["bell"] = notifications.bell_of(request.user, project)
     return render(request, "web/project.html", context)
 
 

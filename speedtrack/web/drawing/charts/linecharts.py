@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Protocol
 
@@ -15,6 +15,8 @@ LEFT, RIGHT, TOP, BOTTOM = 74.0, 18.0, 14.0, 44.0
 MOST_LINES = 8  # four colours, each solid and dashed
 LOGARITHMIC_FROM = 8.0  # ratio of the ends of an axis from which its scale is logarithmic
 SPACE_X, SPACE_Y = 52.0, 24.0  # between the labels of ticks
+ON_PHONES = 2.4  # times as much space there
+LONGEST_LABEL = 12
 
 TRAILING_ZEROS = re.compile(r"\.0+(?!\d)")
 
@@ -76,8 +78,11 @@ class DrawnLine:
 
 @dataclass(frozen=True)
 class AxisTick:
+    """``spare``: it is left out on phones, where the letters are larger."""
+
     at: float
     label: str
+    spare: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,7 @@ def chart_over_names(
     def x(position: float) -> float:
         return first + (last - first) * position / max(len(names) - 1, 1)
 
-    ticks = spaced_ticks([AxisTick(round(x(i), 1), name) for i, name in enumerate(names)], SPACE_X)
+    ticks = spaced_ticks([AxisTick(round(x(i), 1), shortened(name)) for i, name in enumerate(names)], SPACE_X)
     crosses = [Dot(round(x(at), 1), HEIGHT - BOTTOM, why, True) for at, why in missing]
     return line_chart(lines, metric, (x, ticks, ""), "", crosses)
 
@@ -221,11 +226,19 @@ def linear_steps(low: float, high: float) -> list[float]:
 
 def spaced_ticks(ticks: Sequence[AxisTick], space: float) -> list[AxisTick]:
     """The ticks whose labels do not overlap. Of two that would, the earlier one is kept."""
-    visible_ticks: list[AxisTick] = []
+    kept: list[AxisTick] = []
     for tick in ticks:
-        if all(abs(tick.at - neighbour.at) >= space for neighbour in visible_ticks):
-            visible_ticks.append(tick)
-    return sorted(visible_ticks, key=lambda tick: tick.at)
+        if is_apart(tick, kept, space):
+            kept.append(replace(tick, spare=not is_apart(tick, [t for t in kept if not t.spare], space * ON_PHONES)))
+    return sorted(kept, key=lambda tick: tick.at)
+
+
+def is_apart(tick: AxisTick, others: Sequence[AxisTick], space: float) -> bool:
+    return all(abs(tick.at - other.at) >= space for other in others)
+
+
+def shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
 
 
 def axis_label(value: float) -> str:

@@ -16,7 +16,7 @@ from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.judging.points import CommitOnMachine
 from speedtrack.judging.sides import Between, ComparedRow, compare_sides
 from speedtrack.judging.totals import Total
-from speedtrack.judging.verdicts import ORDER, SIGNS, Ruling
+from speedtrack.judging.verdicts import DIFFERING, ORDER, Ruling
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine, Run, Status
 from speedtrack.web import forges
@@ -26,9 +26,9 @@ from speedtrack.web.pages.compare.details import Difference
 from speedtrack.web.pages.compare.sides import AskedSides, BothSides, ComparedSide, sides_of
 from speedtrack.web.pages.latency import LatencyCurves
 
-SHOWN = 100  # rows, unless all are asked for
+SHOWN, FILTERED = 10, 100  # rows, unless all are asked for; of those that filters select
 VERDICTS = tuple(map(str, ORDER))
-USUAL = (*SIGNS, Ruling.UNCERTAIN, Ruling.SAME)  # verdicts that are listed even if no row has them
+USUAL = (Ruling.WORSE, Ruling.BETTER, Ruling.UNCERTAIN, Ruling.SAME)  # verdicts that are listed even if no row has them
 LONGEST_SEARCH = 100
 
 
@@ -94,6 +94,26 @@ class ComparePage:
     def totals_by_verdict(self) -> list[tuple[Total, list[tuple[str, int]]]]:
         """The totals, each with its (verdict, number of rows)."""
         return [(total, [(name, total.counts[name]) for name, _ in self.verdicts]) for total in self.totals]
+
+    @property
+    def main_totals(self) -> list[tuple[Total, list[tuple[str, int]]]]:
+        """Those of the metrics that may raise alerts; of all if none of them was measured."""
+        return [entry for entry in self.totals_by_verdict if entry[0].metric.watched] or self.totals_by_verdict
+
+    @property
+    def other_totals(self) -> list[tuple[Total, list[tuple[str, int]]]]:
+        return [entry for entry in self.totals_by_verdict if entry not in self.main_totals]
+
+    @property
+    def differing(self) -> list[tuple[str, int]]:
+        """(verdict, number of rows) of the verdicts that rows differ by."""
+        return [(name, count) for name, count in self.verdicts if name in DIFFERING and count]
+
+    @property
+    def largest(self) -> ComparedRow | None:
+        """The largest difference, of a main metric if one differs; None if nothing does."""
+        row = min(self.found.rows, key=weight, default=None)
+        return row if row and row.verdict in DIFFERING else None
 
     @property
     def benchmarks(self) -> list[str]:
@@ -192,7 +212,7 @@ class ComparePage:
         return sides.base.project == sides.head.project
 
 
-def load(slug: str, query: QueryDict, access: Access, most_rows: int = SHOWN) -> ComparePage:
+def load(slug: str, query: QueryDict, access: Access, most_rows: int | None = None) -> ComparePage:
     """The page that an address names. Raises Http404 for a name that does not exist."""
     sides = sides_asked(slug, query, access)
     filters = filters_of(query)
@@ -200,8 +220,8 @@ def load(slug: str, query: QueryDict, access: Access, most_rows: int = SHOWN) ->
         project = sides.head.project if sides else Project.objects.get(slug=slug)
         return ComparePage(project, query, sides, filters)
     comparison = between_sides(sides)
-    rows = [row for row in comparison.rows if filters.fits(row)]
-    shown_rows = rows if filters.all_rows else rows[:most_rows]
+    rows = sorted((row for row in comparison.rows if filters.fits(row)), key=weight)
+    shown_rows = rows if filters.all_rows else rows[: most_rows or (FILTERED if filters.active else SHOWN)]
     benchmark = details.chosen_benchmark(comparison.rows, query.get("benchmark", ""))
     documents = details.documents_of(benchmark, comparison)
     return ComparePage(
@@ -220,6 +240,11 @@ def load(slug: str, query: QueryDict, access: Access, most_rows: int = SHOWN) ->
         shared=shared_machine(sides),
         ladders=details.ladders_of(comparison.rows),
     )
+
+
+def weight(row: ComparedRow) -> tuple[bool, bool]:
+    """The sort key: what differs comes first, of this the metrics that may raise alerts."""
+    return row.verdict not in DIFFERING, not row.metric.watched
 
 
 def without_former_base(query: QueryDict) -> QueryDict:

@@ -1,6 +1,7 @@
 """Find the two commits that an address names, and the machines on which they were measured."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from django.http import Http404
 
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines import lines
-from speedtrack.projects.models import Commit, Project, Tag
+from speedtrack.projects.models import Commit, Position, Project, Tag
 from speedtrack.projects.releases import version_of
 from speedtrack.reports.readings.choices import named_or_default
 from speedtrack.web.scope import machines_of
@@ -19,6 +20,7 @@ from speedtrack.web.scope import machines_of
 LONGEST_NAME = 250  # as Branch.name and Tag.name
 HASH = re.compile(r"[0-9a-f]{7,64}")
 SUGGESTED = 400  # names in the list of the form
+RECENT, LONGEST_SUBJECT = 20, 60  # commits in that list, and characters of their subjects
 TRIED_RELEASES = 5  # the newest ones, of which the newest that was measured is the usual base
 REACH = 500  # commits that are searched for a measured one
 IS_MEASURED = lines.sql("EXISTS (SELECT FROM runs_measurement m WHERE m.commit_id = p.commit_id AND IS_POINT)")
@@ -124,15 +126,19 @@ class ComparedSide:
 
 @dataclass(frozen=True)
 class Names:
-    """The names that can be entered: projects; branches and tags of the head's project, the newest release first."""
+    """The names that can be entered: projects; branches, tags and commits of the head's project, the newest first."""
 
     projects: list[Project]
     branches: list[str]
     tags: list[str]
+    commits: list[tuple[str, str]]  #: the beginning of a hash and the subject
 
     @property
-    def suggestions(self) -> list[str]:
-        return [*self.branches, *self.tags][:SUGGESTED]
+    def suggestions(self) -> list[tuple[str, str]]:
+        """(name, what it is) of branches, tags and commits."""
+        branches = [(name, "branch") for name in self.branches]
+        tags = [(name, "release" if version_of(name) else "tag") for name in self.tags]
+        return [*branches, *self.commits, *tags][:SUGGESTED]
 
     @property
     def releases(self) -> list[str]:
@@ -148,11 +154,20 @@ class SidePlace:
 
 
 def names_of(project: Project, projects: list[Project]) -> Names:
-    tags = Tag.objects.filter(project=project).values_list("name", Value(value=False))
-    rows = list(project.branches.filter(deleted_at=None).values_list("name", Value(value=True)).union(tags, all=True))
-    ordered = sorted((name for name, is_branch in rows if not is_branch), key=lambda tag: (version_of(tag) or (), tag))
-    branches = sorted((name for name, is_branch in rows if is_branch), key=lambda b: (b != project.default_branch, b))
-    return Names(projects, branches, ordered[::-1])
+    kinds = (Value("tag"), Value(""), Value(0)), (Value("branch"), Value(""), Value(0))
+    tags = Tag.objects.filter(project=project).values_list("name", *kinds[0])
+    branches = project.branches.filter(deleted_at=None).values_list("name", *kinds[1])
+    newest = Position.objects.filter(branch__project=project, branch__name=project.default_branch).order_by("-number")
+    commits = newest.values_list("commit__sha", Value("commit"), "commit__subject", "number")[:RECENT]
+    by_kind: dict[str, list[tuple[str, str, int]]] = defaultdict(list)
+    for name, kind, subject, number in branches.union(tags, commits, all=True):
+        by_kind[kind].append((name, subject, number))
+    return Names(
+        projects,
+        sorted((name for name, *_ in by_kind["branch"]), key=lambda name: (name != project.default_branch, name)),
+        sorted((name for name, *_ in by_kind["tag"]), key=lambda tag: (version_of(tag) or (), tag), reverse=True),
+        [(sha[:10], text[:LONGEST_SUBJECT]) for sha, text, _ in sorted(by_kind["commit"], key=lambda c: -c[2])],
+    )
 
 
 def places_of(requests: Iterable[tuple[Project, str]]) -> list[SidePlace | None]:

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 from zoneinfo import available_timezones
 
 from django import forms
+from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db.models import QuerySet
 from django.http import QueryDict
@@ -96,6 +97,14 @@ def subscriptions_of(subscriber: Subscriber) -> list[Subscription]:
     """The subscriptions, without those to projects that the subscriber may no longer see."""
     hidden = Project.objects.exclude(pk__in=projects_of(subscriber).values("pk"))
     return list(subscriber.subscriptions.exclude(project__in=hidden).select_related("project").order_by("pk"))
+
+
+def bell_of(user: User | AnonymousUser, project: Project) -> int | None:
+    """The number of the user's subscription to slowdowns of the whole project; None without one."""
+    if not user.is_authenticated:
+        return None
+    whole = Subscription.objects.filter(project=project, branches="*", benchmarks="*", subscriber__user=user)
+    return whole.values_list("pk", flat=True).first()
 
 
 def save_person(subscriber: Subscriber, form_data: QueryDict) -> None:

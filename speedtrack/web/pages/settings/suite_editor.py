@@ -69,12 +69,12 @@ class SuiteCheck:
 
 @dataclass(frozen=True)
 class SuitePage:
-    """``seen``: the version that is edited. ``text``: what the editor shows."""
+    """``seen``: the version that is edited. ``text``: what the editor shows. ``check``: None if nothing was entered."""
 
     name: str
     text: str
     seen: str
-    check: SuiteCheck
+    check: SuiteCheck | None
     edit: SuiteEdit | None
     has_file: bool
     conflict: str
@@ -83,8 +83,14 @@ class SuitePage:
     directory: str
 
     @property
-    def lines(self) -> int:
-        return self.text.count("\n") + 1
+    def lines(self) -> range:
+        """The numbers of its lines."""
+        return range(1, self.text.count("\n") + 2)
+
+    @property
+    def is_saved(self) -> bool:
+        """Return whether the text is in force: then it can be measured."""
+        return bool(self.name) and self.check is not None and not self.check.mistakes
 
 
 def load_list() -> list[ListedSuite]:
@@ -127,9 +133,10 @@ def load(name: str, entered: str | None = None, base_version: str | None = None)
     )
 
 
-def load_new(text: str) -> SuitePage:
-    """The page of a new suite, which gets its name from its text."""
-    return SuitePage("", text, "", check("", text), None, False, "", [], [], str(settings.SUITES))
+def load_new(text: str, is_entered: bool = True) -> SuitePage:
+    """The page of a new suite, which gets its name from its text. It is checked once somebody has entered something."""
+    result = check("", text) if is_entered else None
+    return SuitePage("", text, "", result, None, False, "", [], [], str(settings.SUITES))
 
 
 def check(name: str, text: str) -> SuiteCheck:

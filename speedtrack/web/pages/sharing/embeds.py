@@ -9,20 +9,21 @@ from django.urls import reverse
 from speedtrack.web.addresses import timeline_path
 from speedtrack.web.pages.timeline.view import View
 
-WIDTH, HEIGHT = 800, 340  # in proportion to which the picture fills its frame
+WIDTH, HEIGHT = 760, 340  # in proportion to which the picture fills its frame
+#: (frame, width, height): of narrower frames, the picture that is not made smaller, so that its text stays legible.
+NARROW = ((480, 320, 240), (760, 480, 280))
 THEMES = ("light", "dark")
 
 
 @dataclass(frozen=True)
 class EmbedPage:
-    """``theme``: the requested one, or empty; ``pictures``: theme -> address of its picture."""
+    """``theme``: the requested one, or empty; ``sources``: (media query, address) of pictures; ``picture``: else."""
 
     title: str
     url: str
     theme: str
-    pictures: dict[str, str]
-    width: int = WIDTH
-    height: int = HEIGHT
+    sources: list[tuple[str, str]]
+    picture: str
 
 
 def load(view: View, query: QueryDict) -> EmbedPage:
@@ -32,13 +33,24 @@ def load(view: View, query: QueryDict) -> EmbedPage:
     theme = requested_theme if requested_theme in THEMES else ""
     page = timeline_path(*names)
     picture = reverse("timeline-values", args=[*names, "svg"])
-    for key, usual in (("width", WIDTH), ("height", HEIGHT)):
-        parameters.setdefault(key, str(usual))
+    size = [parameters.get(key, str(usual)) for key, usual in (("width", WIDTH), ("height", HEIGHT))]
+    sizes = [(f"(width < {frame}px)", [str(width), str(height)]) for frame, width, height in NARROW]
+    pictures = [
+        (" and ".join(filter(None, [frames, "" if theme else f"(prefers-color-scheme: {shade})"])), sized, shade)
+        for frames, sized in [*sizes, ("", size)]
+        for shade in ((theme,) if theme else THEMES)
+    ]
+
+    def address(sized: list[str], shade: str) -> str:
+        parameters["width"], parameters["height"] = sized
+        return f"{picture}?{parameters.urlencode()}&theme={shade}"
+
     return EmbedPage(
         title=f"{view.scope.project.name}: {view.benchmark}, {view.scope.metric.title}",
         url=f"{settings.URL}{page}?{without_size(parameters)}".rstrip("?"),
         theme=theme,
-        pictures={name: f"{picture}?{parameters.urlencode()}&theme={name}" for name in ((theme,) if theme else THEMES)},
+        sources=[(media, address(sized, shade)) for media, sized, shade in pictures if media],
+        picture=address(size, theme or THEMES[0]),
     )
 
 
