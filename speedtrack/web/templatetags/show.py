@@ -41,7 +41,7 @@ def percent(share: float) -> str:
     return f"{share:.1%}"
 
 
-register.filter("change_seen", numbers.seen)
+register.filter("change_seen", numbers.change_seen)
 
 
 @register.simple_tag

@@ -129,7 +129,7 @@ def sensitivity_cells(project: Project, sensitivity: ShownSensitivity) -> tuple[
         sensitivity.benchmark,
         explained(f"metric {sensitivity.metric.name}", sensitivity.metric.title),
         sensitivity.machine,
-        numbers.seen(row.smallest) if row.smallest else "–",
+        numbers.change_seen(row.smallest) if row.smallest else "–",
         f"{within} commit{'' if within == 1 else 's'}" if within else "–",
         "–" if row.between is None else percent(row.between),
         f"{row.aa_different} of {row.aa_runs}" if row.aa_runs else "–",
