@@ -15,6 +15,7 @@ from speedtrack.runs.scheduling import standing
 from speedtrack.web import forges
 from speedtrack.web.forges import ForgePages
 from speedtrack.web.pages import changes
+from speedtrack.web.pages.alerting.banners import Banner, banners_of
 from speedtrack.web.pages.commit.builds import BuildWithLog, builds_of
 from speedtrack.web.pages.commit.description import described
 from speedtrack.web.pages.commit.neighbours import TAGS, LastRelease, commits_around, tags_around
@@ -31,19 +32,6 @@ from speedtrack.web.scope import named_or_default, project_or_404
 MOST_FILES = 500  # that the page lists
 FEW_RUNS = 8  # the others are folded
 MOST_RUNS = 50  # that the page lists
-#: What a commit is to an alert, by the alert's field.
-ROLES = {"commit_id": "moved here", "fixed_by_id": "fixed by this commit", "reverted_by_id": "reverted by this commit"}
-
-
-class CommitAlert(NamedTuple):
-    """An alert with the role that the page's commit has in it, in words."""
-
-    alert: Alert
-    roles: list[str]
-
-    @property
-    def is_work(self) -> bool:
-        return self.alert.status in Alert.OPEN and not self.alert.improvement
 
 
 class FileLink(NamedTuple):
@@ -72,7 +60,7 @@ class CommitPage:
     builds: list[BuildWithLog]
     runs: list[Run]
     changes: list[changes.ChangeGroup]
-    alerts: list[CommitAlert]
+    alerts: list[Banner]
     ladders: list[str]
     deferrals: list[Deferral]  #: why policies do not measure it now
     waiting: dict[int, str]  #: by id of its queued runs: why each is not measured yet
@@ -215,11 +203,9 @@ def runs_of(commit: Commit) -> list[Run]:
     return list(runs.annotate(total=Window(Count("pk"))).defer("machine__facts").order_by("-id")[:MOST_RUNS])
 
 
-def alerts_of(commit: Commit) -> list[CommitAlert]:
+def alerts_of(commit: Commit) -> list[Banner]:
     """The alerts that name a commit, newest first, each with the commit's roles in it."""
     condition = Q(commit=commit) | Q(fixed_by=commit) | Q(reverted_by=commit)
     alerts = Alert.objects.standing().filter(condition, project=commit.project)
-    return [
-        CommitAlert(alert, [role for field, role in ROLES.items() if getattr(alert, field) == commit.pk])
-        for alert in alerts.select_related("commit", "before").with_range().order_by("-pk")
-    ]
+    related = ("commit", "before", "branch", "assignee", "fixed_by")
+    return banners_of(list(alerts.select_related(*related).with_range().order_by("-pk")), commit)
