@@ -134,7 +134,7 @@ def size(ratio: float, low: float, high: float) -> str:
 def change_seen(smallest: float) -> str:
     """The smallest change that can be seen, a share, in two digits, never below 0.1%."""
     percent = max(0.1, 100 * smallest)
-    return f"{percent:.{0 if percent >= 9.95 else 1}f}%"
+    return f"{percent:.2g}%" if percent < 99.5 else f"{percent:.0f}%"
 
 
 def duration(seconds: float) -> str:

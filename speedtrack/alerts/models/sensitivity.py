@@ -9,6 +9,7 @@ from speedtrack.runs.models import Series
 
 TOO_NOISY = 0.05  # a smallest change above this, and above TIMES the metric's smallest effect, is of no use
 TIMES = 5
+SAME = 1.01  # a smallest change up to this multiple of the smallest effect is limited by it
 
 
 class SeriesSensitivity(models.Model):
@@ -41,6 +42,17 @@ class SeriesSensitivity(models.Model):
     def smallest(self) -> float | None:
         """The smallest change that is both suspected by the line and confirmed by ten pairs."""
         return max((value for value in (self.visible, self.paired) if value is not None), default=None)
+
+    @property
+    def reason(self) -> str:
+        """What the smallest change is limited by, in words; empty if that is not known."""
+        if self.smallest is None:
+            return ""
+        if self.paired is not None and self.paired == self.smallest:
+            return "ten pairs confirm no smaller one"
+        if self.smallest <= SAME * self.smallest_effect:
+            return "smaller ones do not count here"
+        return f"its runs differ by {self.between:.2%}" if self.between is not None else ""
 
     @property
     def limit(self) -> float:

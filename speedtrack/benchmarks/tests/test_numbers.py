@@ -51,7 +51,8 @@ def test_an_end_that_is_no_number_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "text"), [(0.0001, "0.1%"), (0.052, "5.2%"), (0.17, "17%"), (0.999, "100%"), (3, "300%")]
+    ("share", "text"),
+    [(0.0001, "0.1%"), (0.0081, "0.81%"), (0.052, "5.2%"), (0.17, "17%"), (0.999, "100%"), (3, "300%")],
 )
 def test_what_is_seen_has_two_digits(share: float, text: str) -> None:
     assert numbers.change_seen(share) == text

@@ -83,10 +83,6 @@ class CommitAlert(NamedTuple):
     alert: Alert
     roles: list[str]
 
-    @property
-    def is_work(self) -> bool:
-        return self.alert.status in Alert.OPEN and not self.alert.improvement
-
 
 @dataclass(frozen=True)
 class CommitReading:
@@ -209,7 +205,10 @@ def alerts_of(commit: Commit) -> list[CommitAlert]:
     """The alerts that name a commit, newest first, each with the commit's roles in it."""
     condition = Q(commit=commit) | Q(fixed_by=commit) | Q(reverted_by=commit)
     alerts = Alert.objects.standing().filter(condition, project=commit.project)
-    return [
-        CommitAlert(alert, [role for field, role in ROLES.items() if getattr(alert, field) == commit.pk])
-        for alert in alerts.select_related("commit", "before").with_range().order_by("-pk")
-    ]
+    related = ("commit", "before", "branch", "assignee", "fixed_by")
+    rows = alerts.select_related(*related).with_range().order_by("-pk")
+    return [CommitAlert(alert, roles_of(alert, commit)) for alert in rows]
+
+
+def roles_of(alert: Alert, commit: Commit | None) -> list[str]:
+    return [role for field, role in ROLES.items() if commit and getattr(alert, field) == commit.pk]

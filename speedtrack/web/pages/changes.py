@@ -36,7 +36,14 @@ class GroupedPoint(NamedTuple):
     alert_id: int | None
     before_id: int
     commit_id: int
+    place: int
+    reference: str
     width: int | None
+
+    @property
+    def positions(self) -> range:
+        """Where on the branch the cause may be."""
+        return range(self.place - (self.width or 1) + 1, self.place + 1)
 
     @property
     def is_slowdown(self) -> bool:
@@ -49,7 +56,7 @@ NEWEST = """
     SELECT b.id, found.*
       FROM unnest(%(branches)s::bigint[]) AS b(id)
 CROSS JOIN LATERAL (
-        SELECT cp.id, cp.status, cp.ratio, cp.metric, cp.alert_id, cp.before_id, cp.commit_id,
+        SELECT cp.id, cp.status, cp.ratio, cp.metric, cp.alert_id, cp.before_id, cp.commit_id, p.number, cp.reference,
                (SELECT l.number - f.number
                   FROM projects_position l JOIN projects_position f ON f.branch_id = l.branch_id
                  WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id AND f.commit_id = cp.before_id)
@@ -167,11 +174,20 @@ def newest_groups(branches: Iterable[int], count: int) -> dict[int, list[ChangeG
 
 
 def groups_of(points: Iterable[ChangePoint]) -> list[ChangeGroup]:
-    """The causes of these change points, in order of first appearance."""
+    """The causes of these change points, which have their ``place``, in order of first appearance."""
     by_pk = {cp.pk: cp for cp in points}
     rows = [
         GroupedPoint(
-            cp.pk, cp.status, cp.ratio, cp.series.metric, cp.alert_id, cp.before_id, cp.commit_id, width_of(cp)
+            cp.pk,
+            cp.status,
+            cp.ratio,
+            cp.series.metric,
+            cp.alert_id,
+            cp.before_id,
+            cp.commit_id,
+            getattr(cp, "place"),  # noqa: B009 (an annotation)
+            cp.reference,
+            width_of(cp),
         )
         for cp in by_pk.values()
     ]
@@ -179,15 +195,29 @@ def groups_of(points: Iterable[ChangePoint]) -> list[ChangeGroup]:
 
 
 def by_cause(points: Iterable[GroupedPoint]) -> list[list[GroupedPoint]]:
-    """By cause (an alert, else a range of commits) and direction, in order of first appearance; the largest first."""
+    """By cause (an alert, else a range of commits) and direction, in order of first appearance; the largest first.
+
+    A step without an alert has the cause of the alert whose range overlaps its own: what is unsettled in one metric is
+    no other event than what another metric has confirmed.
+    """
+    rows = list(points)
+    raised = [point for point in rows if point.alert_id]
     groups: dict[tuple[object, ...], list[GroupedPoint]] = {}
-    for point in points:
-        cause = (point.alert_id,) if point.alert_id else (point.before_id, point.commit_id)
+    for point in rows:
+        alert = point.alert_id or next((other.alert_id for other in raised if is_one_cause(point, other)), None)
+        cause = (alert,) if alert else (point.before_id, point.commit_id)
         groups.setdefault((*cause, point.is_slowdown), []).append(point)
     return [
         sorted(group, key=lambda point: (point.status != Status.CONFIRMED, -abs(point.ratio - 1)))
         for group in groups.values()
     ]
+
+
+def is_one_cause(step: GroupedPoint, other: GroupedPoint) -> bool:
+    """Return whether two changes go one way in ranges that overlap. A drift has no range that says so."""
+    first, second = step.positions, other.positions
+    overlap = first.start < second.stop and second.start < first.stop
+    return overlap and step.is_slowdown == other.is_slowdown and not (step.reference or other.reference)
 
 
 def narrowest_of(group: list[GroupedPoint]) -> GroupedPoint:

@@ -6,16 +6,16 @@ import re
 import pytest
 from django.test import Client
 
-from speedtrack.alerts.models import Alert
+from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Project, Tag
 from speedtrack.runs.documents import LogPiece
-from speedtrack.runs.models import Build
+from speedtrack.runs.models import Build, Series
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests import byhand
 from speedtrack.web.pages.commit import description
 from speedtrack.web.pages.commit import page as commit_page
-from speedtrack.web.tests.world import HOSTILE, World, html_of, queries
+from speedtrack.web.tests.world import CPU, HOSTILE, World, html_of, queries
 
 
 def test_results_are_compared_on_their_samples(client: Client, slow: tuple[World, Alert]) -> None:
@@ -89,14 +89,45 @@ def test_what_git_could_not_tell_is_asked_for_again(
 def test_the_page_has_the_alerts_that_name_the_commit(client: Client, slow: tuple[World, Alert]) -> None:
     made, alert = slow
 
-    def roles(place: int) -> list[str]:
+    def sentences(place: int) -> list[str]:
         page = html_of(client.get(f"/p/kvd/c/{made.shas[place]}/"))
-        return re.findall(rf'href="/alerts/{alert.pk}/"><strong>.*?</a>, (\w+ since .*?): <strong>(.*?)</strong>', page)
+        found = re.search(r'<ul class="openalerts">.*?</ul>', page)
+        return re.findall(r"<p>(.*?)</p>", re.sub(r"<(?!/?p>)[^>]*>", "", found[0])) if found else []
 
-    since = f"since {made.commit(5).short}"
-    assert roles(5) == [(f"confirmed {since}", "moved here")] and roles(4) == roles(7) == []
+    slower = r"slower \+20\.\d% \S+-p1, Server CPU per request and 1 more"
+    (sentence,) = sentences(5)
+    assert re.fullmatch(
+        rf"Caused by this commit: {slower} on main. Alert {alert.pk} is confirmed; nobody has it.", sentence.strip()
+    )
+    assert sentences(4) == sentences(7) == []
     Alert.objects.update(status="fixed", fixed_by=made.commit(7), reverted_by=made.commit(7))
-    assert roles(7) == [(f"fixed {since}", "fixed by this commit, reverted by this commit")]
+    (sentence,) = sentences(7)
+    assert re.fullmatch(
+        rf"Fixed by this commit; reverted by this commit: {slower} on main since {made.commit(5).short} .*. "
+        rf"Alert {alert.pk} is fixed by {made.commit(7).short}.",
+        sentence.strip(),
+    )
+
+
+def test_what_is_unsettled_beside_its_confirmed_cause_is_one_line(client: Client, slow: tuple[World, Alert]) -> None:
+    """The throughput of the same commits, which measuring again did not decide."""
+    made, alert = slow
+    cpu = ChangePoint.objects.filter(alert=alert, series__benchmark__name="get-p1", series__metric=CPU).get()
+    rate = Series.objects.get(benchmark__name="get-p1", metric="throughput_rps")
+    ChangePoint.objects.filter(series=rate).delete()
+    cpu.pk, cpu.series, cpu.alert, cpu.status, cpu.ratio, cpu.before = (
+        None,
+        rate,
+        None,
+        "unsettled",
+        0.9,
+        made.commit(3),
+    )
+    cpu.save()
+    for address in (f"/p/kvd/c/{made.shas[5]}/", "/p/kvd/"):
+        page = html_of(client.get(address))
+        changed = re.findall(r'<ol class="changes">(.*?)</ol>', page)[0]
+        assert (changed.count("<li>"), "unsettled" in changed, f"alert {alert.pk}" in changed) == (1, False, True)
 
 
 def test_the_runs_are_counted_beyond_those_listed(client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,13 +11,17 @@ from django.test import Client
 from speedtrack_client import gates
 
 from speedtrack.accounts.access import ANYBODY, Access
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, CommitComparison
+from speedtrack.benchmarks import numbers
 from speedtrack.judging.judge import judge_neighbours
 from speedtrack.judging.points import Place
 from speedtrack.judging.verdicts import Ruling
 from speedtrack.notices import mail
+from speedtrack.notices.models import Outbox
 from speedtrack.projects.models import Tag
 from speedtrack.runs.models import Build, Measurement, Samples, Series
+from speedtrack.tests import builders
 from speedtrack.web.pages.sharing import badges, cards
 from speedtrack.web.tests.world import CPU, World, html_of
 
@@ -96,6 +101,71 @@ def test_the_surfaces_agree_on_a_slowdown(client: Client, slow: tuple[World, Ale
     assert "slower +20." in mail.subject_of(alert)
     rows = [row for row in api_rows(client, made, 4, 5) if row["metric"] == CPU]
     assert {row["verdict"] for row in gates.regressions(rows, 3.0)} == {"worse"} and len(rows) == 2
+
+
+def test_all_surfaces_write_the_change_alike(client: Client, slow: tuple[World, Alert]) -> None:
+    """Pages, mail, feeds, card, badge and the client's Markdown have one sign, one word and one number."""
+    made, alert = slow
+    (change, *_) = sorted(alert.change_points.all(), key=lambda cp: cp.rank)
+    text = numbers.change(change.ratio)
+    row = Outbox.objects.create(recipient="ada@example.org", alert=alert, event="raised")
+    mailed, _ = mail.alert_message(row).alternatives[0]
+    assert f"! Slower {text}</strong>" in " ".join(str(mailed).split())
+    assert f"slower {text}" in client.get("/p/kvd/alerts.atom").content.decode()
+    assert f"slower {text}" in client.get("/p/kvd/changes.atom").content.decode()
+    assert cards.alert_card(alert.pk).fact.startswith(f"slower {text}")
+    for page in ("/", "/p/kvd/", f"/alerts/{alert.pk}/", f"/p/kvd/c/{made.shas[5]}/"):
+        assert f"slower {text}" in html_of(client.get(page)), page
+    rows = [row for row in api_rows(client, made, 4, 5) if row["metric"] == CPU]
+    note = gates.summary({"project": "kvd", "id": 1}, rows, gates.gate_of(rows, 3.0), "https://example.org")
+    for row in rows:
+        assert (
+            f"| {numbers.change(row['ratio'])} | {numbers.change_interval(row['ratio'], row['low'], row['high'])} |"
+            in note
+        )
+
+
+@pytest.mark.parametrize("state", ["expected", "fixed"])
+def test_a_settled_alert_is_red_nowhere(client: Client, slow: tuple[World, Alert], state: str) -> None:
+    made, alert = slow
+    coloured = re.compile(r'class="(sign )?worse[" ]|badge confirmed"|>! 1 open|cell worse-2 change')
+    places = ("/", "/p/kvd/", f"/p/kvd/timeline/get-p1/{CPU}", f"/p/kvd/c/{made.shas[5]}/")
+    body = re.compile(r"<main.*?</main>")
+
+    def reds() -> list[int]:
+        pages = [body.findall(html_of(client.get(place)))[0].partition('class="legend')[0] for place in places]
+        return [len(coloured.findall(page)) for page in pages]
+
+    assert all(reds())
+    Alert.objects.update(status=state)
+    assert reds() == [0, 0, 0, 0]
+    badge = badges.load(made.project, "alerts")
+    assert (badge.message, badge.look) == ("none", badges.GOOD)
+    assert cards.alert_card(alert.pk).look == "settled"
+    (change,) = {change["look"] for change in read(client, f"/p/kvd/timeline/get-p1/{CPU}.json")["changes"]}
+    assert change == "settled"
+
+
+def test_the_surfaces_agree_on_generated_values(client: Client, kvd: World) -> None:
+    """Commits of any speed: whatever the judge says of two neighbours, all surfaces say it."""
+    random = Random(28)
+    factors: dict[str, float] = {}
+
+    def speed(sha: str, benchmark: str, trial: int) -> float:
+        factor = factors.setdefault(f"{sha} {benchmark}", random.choice([0.08, 0.49, 0.97, 1.0, 1.0, 1.03, 2.1, 12.0]))
+        return kvd.speed(sha, benchmark, trial) * factor * random.gauss(1, 0.01)
+
+    first = len(kvd.shas)
+    kvd.push(5)
+    builders.work(kvd.machines[0], speed)
+    detection.detect()
+    for base in range(first, first + 4):
+        Tag.objects.all().delete()
+        release(kvd, v1_0=base, v1_1=base + 1)
+        said = verdicts_by_surface(client, kvd, base, base + 1)
+        marks = {said.pop("grid of commits"), said.pop("grid of releases")}
+        (verdict,) = set(said.values())
+        assert verdict in ("worse", "better") or marks <= {"same"}
 
 
 def test_the_badge_of_new_commits_is_that_of_the_comparison(client: Client, slow: tuple[World, Alert]) -> None:

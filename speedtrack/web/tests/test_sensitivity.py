@@ -39,11 +39,17 @@ def test_the_noisy_ones_are_named_with_reason_and_remedy(client: Client, noisy: 
     Trial.objects.filter(result__benchmark__name="set-p1", number__lt=2).update(flags=["steal"])
     sensitivity.judge(Series.objects.all(), EffectsOfProjects())
     page = html_of(client.get(PAGE))
-    worth, _, others = page.partition("All other series")
+    worth, _, others = page.partition("Likely reason")[2].partition("All other series")
     assert "set-p1" in worth and "set-p1" not in others
     assert "get-p1" in others and "get-p1" not in worth
     assert "steal in 40% of its trials" in worth and "the hypervisor takes time away" in worth
     assert "more trials will not help" in worth
+    assert re.search(r"The sharpest, .*?: <strong>[0-9.]+%</strong> would be seen within \d commits?; \w+", page)
+
+
+def test_the_series_are_sorted_by_what_they_show(client: Client, noisy: World) -> None:
+    shown = [one["smallest"] or 0 for one in client.get("/p/kvd/sensitivity.json").json()["series"]]
+    assert shown == sorted(shown, reverse=True) and shown[-1] > 0
 
 
 def test_the_same_as_json(client: Client, noisy: World) -> None:
@@ -66,7 +72,8 @@ def test_a_series_shows_its_noise_what_it_sees_and_how_often_equal_programs_diff
         NoiseFloor.objects.create(series=series, run=run, pairs=10, deviation=0.01, ratio=1.0, low=low, high=1.03)
     sensitivity.judge([series], EffectsOfProjects())
     page = html_of(client.get(LINE))
-    assert "shows lasting changes of 3" in page and "between runs; 1 of 4 A/A runs differed" in page
+    assert re.search(r"On kvd-m1 a change of <strong>3(\.\d)?%</strong> would be seen within", page)
+    assert "1 of 4 A/A runs differed" in page
 
 
 def test_a_project_without_measurements(client: Client, db: None, settings: object, tmp_path: object) -> None:
@@ -90,8 +97,8 @@ def test_a_confirmed_change_is_no_noise(client: Client, slow: tuple[World, Alert
     made.push(20, slow=True)
     made.measure()
     page = html_of(client.get(LINE))
-    said = re.search(r"shows lasting changes of ([0-9.]+)% .*?with a noise of ([0-9.]+)% between runs", page)
-    assert said and float(said[1]) < 6 and float(said[2]) < 1  # the change was one of 20%
+    said = re.search(r"a change of <strong>([0-9.]+)%</strong> would be seen", page)
+    assert said and float(said[1]) < 6  # the change was one of 20%
 
 
 def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup() -> None:

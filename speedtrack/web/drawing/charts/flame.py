@@ -139,9 +139,9 @@ class SampleCosts:
         growth = after - before
         if self.base_total is None:
             return Function(name, f"{before:.1%}", f"{after:.1%}", signed_percent(growth), growth)
-        texts = [f"{cost * self.base_total:,.0f}" for cost in (before, after)]
+        old, new = (f"{cost * self.base_total:,.0f}" for cost in (before, after))
         difference = f"{growth * self.base_total:+,.0f}".replace("-", numbers.MINUS)
-        return Function(name, *texts, f"{difference} ({signed_percent(growth)})", growth)
+        return Function(name, old, new, f"{difference} ({signed_percent(growth)})", growth)
 
     @property
     def unit(self) -> str:
@@ -251,9 +251,9 @@ def changed_functions(base: Stacks, head: Stacks, costs: SampleCosts) -> tuple[l
     """
     before, after = own_samples(base), own_samples(head)
     names = sorted(before | after)
-    counts = [[side[name] for name in names] for side in (before, after)]
+    old, new = ([side[name] for name in names] for side in (before, after))
     is_sampled = costs.quantity is TIME
-    shown = differing_counts(*counts, costs.base, costs.head, LEVEL) if is_sampled else [True] * len(names)
+    shown = differing_counts(old, new, costs.base, costs.head, LEVEL) if is_sampled else [True] * len(names)
     functions = [
         costs.function(name, before[name] * costs.base, after[name] * costs.head)
         for name, is_shown in zip(names, shown, strict=True)

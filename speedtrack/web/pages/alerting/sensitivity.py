@@ -27,18 +27,23 @@ class ShownSensitivity(NamedTuple):
 
 @dataclass(frozen=True)
 class SensitivityPage:
-    """``noisy``: the series that are too noisy to be useful, worst first; ``others``: all other series."""
+    """``noisy``: the series that are too noisy to be useful; ``others``: all other series. The least sharp first."""
 
     project: Project
     branch: Branch | None
     noisy: list[ShownSensitivity]
     others: list[ShownSensitivity]
 
+    @property
+    def sharpest(self) -> ShownSensitivity | None:
+        """The series that shows the smallest change."""
+        return next((row for row in (*self.others[::-1], *self.noisy[::-1]) if row.found.smallest), None)
+
 
 def load(project: Project) -> SensitivityPage:
     branch = sensitivity.default_branch(project.pk)
     rows = shown_rows(branch, current_series(project)) if branch else []
-    rows.sort(key=lambda row: (-((row.found.smallest or 0) / row.found.limit), row.benchmark, row.metric.name))
+    rows.sort(key=lambda row: (-(row.found.smallest or 0), row.benchmark, row.metric.name))
     noisy = [row for row in rows if row.found.too_noisy]
     return SensitivityPage(project, branch, noisy, [row for row in rows if not row.found.too_noisy])
 

@@ -17,6 +17,7 @@ from speedtrack.runs.scheduling import states
 from speedtrack.web import forges
 from speedtrack.web.forges import ForgePages
 from speedtrack.web.pages import changes
+from speedtrack.web.pages.alerting.banners import Banner, banners_of
 from speedtrack.web.pages.commit.builds import BuildWithLog, builds_of
 from speedtrack.web.pages.commit.description import described
 from speedtrack.web.pages.commit.neighbours import commits_around
@@ -72,6 +73,7 @@ class CommitPage(CommitReading):
     results: MachineResults | None
     builds: list[BuildWithLog]
     changes: list[changes.ChangeGroup]
+    banners: list[Banner]
     deferrals: list[Deferral]  #: why policies do not measure it now
     has_machines: bool
 
@@ -168,6 +170,7 @@ def load(slug: str, sha: str, page_query: CommitPageQuery) -> CommitPage:
         results=machine_results(machine, reading.measured, page_query.metric) if machine else None,
         builds=builds_of(commit, [*commit.parents, *([release.sha] if release else [])]),
         changes=changes.groups_of(cp for cp in reading.points if cp.status in changes.VISIBLE),
+        banners=banners_of([one.alert for one in reading.alerts], commit),
         deferrals=[] if reading.measured else deferrals_of(commit),
         has_machines=bool(reading.runs) or project.machines.exists(),
     )

@@ -15,6 +15,7 @@ from speedtrack.projects.models import Project
 from speedtrack.runs.models import Run, Series
 from speedtrack.web.drawing.charts.gaps import UNMEASURED
 from speedtrack.web.pages import changes
+from speedtrack.web.pages.alerting.banners import Banner, banners_of
 from speedtrack.web.pages.changes import ChangeGroup
 from speedtrack.web.pages.project import grid
 from speedtrack.web.pages.project.columns import GridColumn
@@ -25,7 +26,7 @@ from speedtrack.web.scope import PageScope, scope_of
 
 LISTED_COMMITS = 8
 LISTED_CHANGES = 8
-LISTED_ALERTS = 8
+LISTED_ALERTS, BANNERS = 8, 3
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class ProjectPage:
     changes: list[ChangeGroup]
     commits: list[CommitRow]
     alerts: list[Alert]  #: the open ones
+    banners: list[Banner]  #: of the newest of them
     has_ladders: bool
     snippets: list[Snippet]
 
@@ -73,12 +75,14 @@ def load(slug: str, query: QueryDict) -> ProjectPage:
     branches = [scope.branch.pk] if scope.branch else []
     change_groups = [group for groups in changes.newest_groups(branches, LISTED_CHANGES).values() for group in groups]
     ladders = getattr(scope.branch, "has_ladders", False)
+    alerts = open_alerts(scope.project)
     return ProjectPage(
         scope,
         table,
         change_groups,
         commit_rows(table, change_groups),
-        open_alerts(scope.project),
+        alerts,
+        banners_of(alerts[:BANNERS]),
         ladders,
         snippets(scope, table),
     )
@@ -99,7 +103,8 @@ def commit_rows(table: Grid, change_groups: list[ChangeGroup]) -> list[CommitRow
 def open_alerts(project: Project) -> list[Alert]:
     """The newest of the project's open alerts, newest first, each with ``total``: how many are open."""
     alerts = Alert.objects.work().filter(project=project).annotate(total=Window(Count("pk")))
-    return list(alerts.select_related("commit", "branch").order_by("-id")[:LISTED_ALERTS])
+    related = ("commit", "before", "branch", "assignee", "fixed_by")
+    return list(alerts.select_related(*related).with_range().order_by("-id")[:LISTED_ALERTS])
 
 
 def project_document(page: ProjectPage) -> dict[str, Any]:

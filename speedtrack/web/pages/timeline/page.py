@@ -1,7 +1,9 @@
 """What the page of a timeline shows besides its chart and its table of values, which are loaded separately."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from django.contrib.postgres.expressions import ArraySubquery
 
@@ -39,6 +41,13 @@ class WhyAtCommit:
     why: Why | None
 
 
+class Sight(NamedTuple):
+    """How small a change a line shows, and the noise floor of its machine."""
+
+    sensitivity: SeriesSensitivity
+    floor: NoiseFloor | None
+
+
 @dataclass(frozen=True)
 class TimelinePage:
     view: View
@@ -49,15 +58,16 @@ class TimelinePage:
     benchmarks: list[str]
     workload: str
     references: list[tuple[str, str, ReferenceRate]]
-    floors: list[NoiseFloor]
-    sensitivity: list[SeriesSensitivity]
+    sight: list[Sight]
+    floors: list[NoiseFloor]  #: of the other machines
     mutes: list[tuple[str, Mute]]
     why: list[WhyAtCommit]
 
 
 def load(view: View, why_sha: str) -> TimelinePage:
     """The page. ``why_sha``: the commit for which it explains why it was suspected or not; empty for none."""
-    change_points = newest_changes(view)
+    change_points, floors = newest_changes(view), floors_of(view)
+    sight = sight_of(view, floors)
     names = Benchmark.objects.filter(project=view.scope.project).order_by("name").values("name").distinct()
     benchmark = definitions_of(view.scope, view.benchmark).annotate(names=ArraySubquery(names)).latest("pk")
     return TimelinePage(
@@ -69,8 +79,8 @@ def load(view: View, why_sha: str) -> TimelinePage:
         benchmarks=benchmark.names,
         workload=workload.workload_text(benchmark),
         references=workload.reference_rates(benchmark, view.machine_names),
-        floors=floors_of(view),
-        sensitivity=sensitivity_of(view),
+        sight=sight,
+        floors=[floor for floor in floors if floor.pk not in {one.floor.pk for one in sight if one.floor}],
         mutes=mutes_in(view),
         why=why_of(view, why_sha),
     )
@@ -89,6 +99,13 @@ def newest_of(view: View) -> Newest | None:
     series, number, sha, committed_at = row
     (point,) = lines.points([series], view.branch, number, number)
     return Newest(point, sha, committed_at, next(s.machine.name for s in view.series if s.pk == series))
+
+
+def sight_of(view: View, floors: Sequence[NoiseFloor]) -> list[Sight]:
+    """What the line on each machine shows, the sharpest first."""
+    by_machine = {floor.series.machine_id: floor for floor in floors}
+    rows = sorted((row for row in sensitivity_of(view) if row.smallest), key=lambda row: row.smallest or 0.0)
+    return [Sight(row, by_machine.get(row.series.machine_id)) for row in rows]
 
 
 def floors_of(view: View) -> list[NoiseFloor]:

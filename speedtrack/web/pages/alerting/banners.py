@@ -1,0 +1,68 @@
+"""Alerts in one sentence each, on the pages of a project and of a commit."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from speedtrack.alerts.headlines import DirectionSummary, summaries_of
+from speedtrack.alerts.models import Alert
+from speedtrack.judging.verdicts import SETTLED, way_of
+from speedtrack.projects.models import Commit
+from speedtrack.reports.readings.commits import ROLES, roles_of
+from speedtrack.web.pages.alerting.alerts import ranked_changes
+
+Status = Alert.Status
+STATES = {
+    Status.SUSPECTED: "is not confirmed yet",
+    Status.CONFIRMED: "is confirmed",
+    Status.EXPECTED: "was closed as expected",
+    Status.INVALID: "was closed as invalid",
+    Status.FIXED: "is fixed",
+}
+
+
+class Banner(NamedTuple):
+    """An alert with its largest changes. ``roles``: what the page's commit is to it; empty on other pages."""
+
+    alert: Alert
+    summaries: list[DirectionSummary]
+    roles: list[str]
+
+    @property
+    def is_settled(self) -> bool:
+        return self.alert.status in SETTLED or self.alert.improvement
+
+    @property
+    def look(self) -> str:
+        return "settled" if self.alert.status in SETTLED else str(way_of(self.alert.is_slowdown))
+
+    @property
+    def beginning(self) -> str:
+        """What the page's commit is to the alert, as the beginning of the sentence; empty on other pages."""
+        role = "; ".join(role for role in self.roles if role != ROLES["commit_id"]) or caused_here(self.alert)
+        return f"{role[0].upper()}{role[1:]}" if self.roles else ""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether the sentence has to name the cause: the page is not that of its commit."""
+        return ROLES["commit_id"] not in self.roles
+
+    @property
+    def standing(self) -> str:
+        """The end of the sentence: the alert's state, and who has it."""
+        alert = self.alert
+        if alert.status == Status.FIXED and alert.fixed_by:
+            return f"is fixed by {alert.fixed_by.short}"
+        holder = alert.assignee.username if alert.assignee else "nobody"
+        return f"{STATES[Status(alert.status)]}{'' if self.is_settled else f'; {holder} has it'}"
+
+
+def caused_here(alert: Alert) -> str:
+    if alert.drift:
+        return "little by little up to this commit"
+    return "caused by this commit" if alert.width == 1 else f"caused by one of {alert.width} commits up to this one"
+
+
+def banners_of(alerts: Sequence[Alert], commit: Commit | None = None) -> list[Banner]:
+    """The banners of alerts, which know their range, on the page of a commit or on another one."""
+    changes = ranked_changes(alerts)
+    return [Banner(alert, summaries_of(changes[alert.pk]), roles_of(alert, commit)) for alert in alerts]
