@@ -49,7 +49,7 @@ test-pages: check-pages
 	npm --prefix frontend test
 
 test-driver: check-driver
-	cd runners/driver && cargo test --quiet --locked $(if $(strip $(ABSENT)),,--features real-servers)
+	cd runners/driver && cargo test --quiet --locked --tests $(if $(strip $(ABSENT)),,--features real-servers)
 
 check: check-server check-driver check-pages ## style, types and the arrows between the rooms
 

@@ -1,14 +1,12 @@
 //! `compare`: what it says of results whose differences are known, and what it refuses.
 
-mod support;
-
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::support::{Manner, Server, failure_line, speedbench};
 use engine::histogram::Histogram;
 use generator::rng::Rng;
 use serde_json::{Value, json};
-use support::{Manner, Server, failure_line, speedbench};
 
 const GOLDEN: &str = include_str!("golden/speedbench.v1.json");
 

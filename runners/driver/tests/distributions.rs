@@ -1,13 +1,11 @@
 //! Which keys and values the server sees, against the definitions. Chi-square quantiles and the normal distribution are
 //! those of `statrs`. Seeds are fixed: a test that passes passes always.
 
-mod support;
-
 use std::collections::HashMap;
 
+use crate::support::{Manner, Server, written};
 use generator::skew::Scatter;
 use statrs::distribution::{ChiSquared, ContinuousCDF, Normal};
-use support::{Manner, Server, written};
 
 const REQUESTS: u64 = 200_000;
 

@@ -1,19 +1,12 @@
 //! `speedbench duel`: the alternation, what is counted in it, and the verdict.
 
-#[path = "support/null_server.rs"]
-#[allow(dead_code, reason = "its main is that of the example")]
-mod null_server;
-#[path = "support/ping_server.rs"]
-mod ping_server;
-mod support;
-
 use std::process::{Child, Command, Stdio};
 
-use ping_server::PingServer;
+use crate::support::duel::{measured, number, order, ratio, slices, sum};
+use crate::support::ping_server::PingServer;
+use crate::support::shape::{names, shape};
+use crate::support::{Manner, Server, null_server, on_a_terminal, speedbench};
 use serde_json::Value;
-use support::duel::{measured, number, order, ratio, slices, sum};
-use support::shape::{names, shape};
-use support::{Manner, Server, on_a_terminal, speedbench};
 
 const GOLDEN: &str = include_str!("golden/speedbench.duel.v1.json");
 const README: &str = include_str!("../README.md");
@@ -129,7 +122,7 @@ impl Process {
         let file = format!("speedbench-duel-{}-{name}.sock", std::process::id());
         let socket = std::env::temp_dir().join(file).to_str().unwrap().to_owned();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "serves_when_asked"]).env("NULL_SERVER", format!("{socket} {work}"));
+        command.args(["--exact", "duel::serves_when_asked"]).env("NULL_SERVER", format!("{socket} {work}"));
         let child = command.stdout(Stdio::null()).spawn().unwrap();
         while std::os::unix::net::UnixStream::connect(&socket).is_err() {
             std::thread::sleep(std::time::Duration::from_millis(5));

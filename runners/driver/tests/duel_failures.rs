@@ -1,16 +1,11 @@
 //! What goes wrong in a duel is told in one line that names the server, and what was measured is kept.
 
-#[path = "support/ping_server.rs"]
-#[allow(dead_code, reason = "when it answered is of no interest here")]
-mod ping_server;
-mod support;
-
 use std::process::{Command, Output};
 
-use ping_server::PingServer;
+use crate::support::duel::{document, duel, number, slices};
+use crate::support::ping_server::PingServer;
+use crate::support::{Manner, Server, failure_line, speedbench, written};
 use serde_json::Value;
-use support::duel::{document, duel, number, slices};
-use support::{Manner, Server, failure_line, speedbench, written};
 
 #[test]
 fn a_server_that_dies_leaves_what_was_measured() {

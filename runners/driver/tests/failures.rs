@@ -1,13 +1,11 @@
 //! What goes wrong is told in one line, with the right exit code and nothing on stdout.
 
-mod support;
-
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 
-use support::{Manner, Server, failure_line, speedbench};
+use crate::support::{Manner, Server, failure_line, speedbench, written};
 
 fn assert_says(line: &str, cause: &str, remedy: &str) {
     assert!(line.contains(cause) && line.contains(remedy), "{line}");
@@ -146,7 +144,7 @@ fn a_wrong_key_count_ends_the_run() {
 fn a_prefill_looks_before_it_writes() {
     let phases = r#"{"phase": [{"test": "ping", "requests": 1, "clients": 1},
         {"test": "get", "prefill": true, "keys": {"count": 10}, "requests": 10, "clients": 1}]}"#;
-    let path = support::written("looks.json", phases);
+    let path = written("looks.json", phases);
     let file = format!("--workload {path}");
     for (key, load) in
         [("key:000000000003", "-r 10 -t get -n 10"), ("foreign", "-r 10 -t get -n 10"), ("a", &file)]

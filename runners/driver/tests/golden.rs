@@ -1,10 +1,8 @@
 //! The document keeps the shape of the golden file, which the readers of the document test, too.
 
-mod support;
-
+use crate::support::shape::{names, shape};
+use crate::support::{Manner, Server};
 use serde_json::{Value, json};
-use support::shape::{names, shape};
-use support::{Manner, Server};
 
 const GOLDEN: &str = include_str!("golden/speedbench.v1.json");
 const README: &str = include_str!("../README.md");

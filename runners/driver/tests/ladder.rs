@@ -1,9 +1,7 @@
 //! Ladders against a counting server: what each rung sends, what the document says, and what is refused.
 
-mod support;
-
+use crate::support::{Manner, Server, failure_line, speedbench};
 use serde_json::Value;
-use support::{Manner, Server, failure_line, speedbench};
 
 fn ladder(server: &Server, options: &str) -> Value {
     let document = server.document(options);

@@ -1,10 +1,8 @@
 //! The front end with memtier_benchmark's options, against the counting server.
 
-mod support;
-
 use serde_json::Value;
 
-use support::{Manner, Server, failure_line, speedbench, written};
+use crate::support::{Manner, Server, failure_line, speedbench, written};
 
 fn run(server: &Server, words: &str) -> String {
     let first = ["memtier-benchmark".to_owned(), server.options[0].to_uppercase().replace("-P", "-p")];

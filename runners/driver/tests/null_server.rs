@@ -2,12 +2,8 @@
 
 use std::path::PathBuf;
 
-#[path = "support/null_server.rs"]
-#[allow(dead_code, reason = "its main is that of the example")]
-mod null_server;
-mod support;
-
-use null_server::{Listener, Manner, serve};
+use crate::support::null_server::{Listener, Manner, serve};
+use crate::support::speedbench;
 
 /// A server in a thread of its own; its socket.
 fn start(protocol: &'static str) -> PathBuf {
@@ -20,7 +16,7 @@ fn start(protocol: &'static str) -> PathBuf {
 
 fn answered(protocol: &str, socket: &str, pipeline: usize) {
     let words = format!("run -s {socket} --protocol {protocol} -t get -c 7 -P {pipeline} -n 50001 --json");
-    let output = support::speedbench(words.split_whitespace().map(str::to_owned));
+    let output = speedbench(words.split_whitespace().map(str::to_owned));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["tests"][0]["requests"], 50001);

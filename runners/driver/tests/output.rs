@@ -1,13 +1,11 @@
 //! What `run` writes besides the document: a table, CSV, the log of intervals, and progress for a terminal.
 
-mod support;
-
+use crate::support::{Manner, Server, failure_line, on_a_terminal, speedbench};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use support::{Manner, Server, failure_line, on_a_terminal, speedbench};
 
 fn stdout(server: &Server, options: &str) -> String {
     let output = server.drive(options);
@@ -31,7 +29,7 @@ fn a_pipeline_that_cannot_be_filled_is_told() {
     assert!(!stdout(&server, "-t get -P 1000 --duration 0.1 -c 10").contains("share"));
     let run = |words: &str| {
         let words = format!("redis-benchmark -q -t get -p {} {words}", server.options[1]);
-        let output = support::speedbench(words.split(' ').map(str::to_owned));
+        let output = speedbench(words.split(' ').map(str::to_owned));
         assert!(output.status.success());
         String::from_utf8(output.stderr).unwrap()
     };

@@ -1,12 +1,10 @@
 //! A password stands in nothing that is written, however it was given: document, table, CSV, log, messages.
 
-mod support;
-
 use std::io::Write;
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 
-use support::{Manner, Server, written};
+use crate::support::{Manner, Server, written};
 
 /// The server takes this one.
 const PASSWORD: &str = "secret";

@@ -1,12 +1,10 @@
 //! Schedules, probes, mixes and sequences from the command line to the document, against a counting server.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{Manner, Server, failure_line, speedbench};
 use base64::Engine;
 use serde_json::Value;
-use support::{Manner, Server, failure_line, speedbench};
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap()

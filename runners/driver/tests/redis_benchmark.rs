@@ -1,11 +1,9 @@
 //! `speedbench redis-benchmark` against a scripted server: what goes wrong, and what the command line allows.
 
-mod support;
-
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use support::{Manner, Server, failure_line, speedbench};
+use crate::support::{Manner, Server, failure_line, speedbench};
 
 fn words(server: &Server, options: &str) -> Vec<String> {
     let options = options.split_whitespace().map(str::to_owned);

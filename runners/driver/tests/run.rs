@@ -1,9 +1,7 @@
 //! The driver from end to end against a counting server that reads requests with a parser of its own.
 
-mod support;
-
+use crate::support::{Manner, Server};
 use serde_json::Value;
-use support::{Manner, Server};
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap()

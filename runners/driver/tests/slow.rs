@@ -1,15 +1,13 @@
 //! A server that is slow, and not silent: as long as bytes move in either direction no timeout ends the run.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::thread;
 use std::time::Duration;
 
+use crate::support::{failure_line, speedbench, written};
 use socket2::SockRef;
-use support::{failure_line, speedbench};
 
 const MIB: usize = 1 << 20;
 /// A chunk each 40 ms, which a value takes more than two seconds for.
@@ -61,7 +59,7 @@ fn tcp(serve: impl Fn(std::net::TcpStream) + Send + 'static) -> String {
 }
 
 fn unix(name: &str, serve: impl Fn(std::os::unix::net::UnixStream) + Send + 'static) -> String {
-    let path = support::written(&format!("{name}.sock"), "");
+    let path = written(&format!("{name}.sock"), "");
     std::fs::remove_file(&path).unwrap();
     let listener = UnixListener::bind(&path).unwrap();
     thread::spawn(move || listener.incoming().flatten().for_each(serve));

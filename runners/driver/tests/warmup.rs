@@ -1,9 +1,7 @@
 //! A warm-up that goes on until the load is steady.
 
-mod support;
-
+use crate::support::{Manner, Server};
 use serde_json::Value;
-use support::{Manner, Server};
 
 /// The test of a run in which a look is at ten slices.
 fn measured(manner: Manner, slice_ms: u64, options: &str) -> Value {

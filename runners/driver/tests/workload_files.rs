@@ -1,12 +1,10 @@
 //! Workload files from end to end, against the counting server.
 
-mod support;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use crate::support::{Manner, Server, failure_line, speedbench, written};
 use serde_json::{Value, json};
-use support::{Manner, Server, failure_line, speedbench, written};
 
 const TWO_PHASES: &str = r#"
 seed = 5

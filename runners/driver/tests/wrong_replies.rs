@@ -1,8 +1,6 @@
 //! A server that answers a command with a reply of another type, or with another text, ends every kind of load on it.
 
-mod support;
-
-use support::{Manner, Server, failure_line, speedbench, written};
+use crate::support::{Manner, Server, failure_line, speedbench, written};
 
 /// An array, where a value, a status or a number should stand.
 const ARRAY: &str = "*1\r\n:1\r\n";

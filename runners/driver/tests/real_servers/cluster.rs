@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::machine::{OURS, Redis, failure, ours, output, said};
+use super::machine::{OURS, Redis, failure, ours, output, said};
 
 fn cluster() -> Vec<Redis> {
     let nodes: Vec<Redis> = (0..3).map(|_| Redis::start(&["--cluster-enabled", "yes"])).collect();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::machine::{OURS, Redis, failure, ours, output, said};
+use super::machine::{OURS, Redis, failure, ours, output, said};
 
 #[test]
 fn exactly_n_requests_arrive() {

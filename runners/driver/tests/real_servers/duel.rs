@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::machine::{OURS, Redis, said};
+use super::machine::{OURS, Redis, said};
 
 fn document(words: &[&str]) -> Value {
     serde_json::from_str(&said(OURS, &[&["duel", "--json"], words].concat())).unwrap()

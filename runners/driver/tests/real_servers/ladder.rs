@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::machine::{Directory, OURS, Redis, output, said};
+use super::machine::{Directory, OURS, Redis, output, said};
 
 fn ladder(words: &[&str]) -> Value {
     serde_json::from_str(&said(OURS, &[&["run", "--json"], words].concat())).unwrap()

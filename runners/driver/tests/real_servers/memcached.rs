@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-use crate::machine::{Directory, OURS, await_answer, free_port, output, said};
+use super::machine::{Directory, OURS, await_answer, free_port, output, said};
 
 /// A server that ends with the test.
 struct Memcached {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::machine::{OURS, Redis, said};
+use super::machine::{OURS, Redis, said};
 
 /// The first result of `speedbench run` on `redis`.
 fn test(redis: &Redis, words: &str) -> Value {

@@ -1,6 +1,6 @@
 //! One parser reads what redis-benchmark prints and what ours prints.
 
-use crate::machine::{Redis, ours, output};
+use super::machine::{Redis, ours, output};
 
 fn theirs(words: &[&str]) -> String {
     let output = output("redis-benchmark", words);

@@ -1,6 +1,6 @@
 //! TLS with an authority that lives as long as the test.
 
-use crate::machine::{Directory, OURS, Redis, failure, ours, output, said};
+use super::machine::{Directory, OURS, Redis, failure, ours, output, said};
 
 struct Authority(Directory);
 
@@ -197,7 +197,7 @@ fn every_mode_of_run_speaks_tls() {
         "--timeout",
         "3",
     ];
-    let output = crate::machine::output(OURS, &words);
+    let output = super::machine::output(OURS, &words);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(
         (output.status.code(), output.stdout.len(), message.lines().count()),

@@ -2,6 +2,9 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod duel;
+#[allow(dead_code, reason = "its main is that of the example")]
+pub mod null_server;
+pub mod ping_server;
 pub mod shape;
 
 use std::collections::HashMap;
@@ -10,7 +13,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::panic::Location;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -150,9 +154,12 @@ pub fn failure_line(output: Output, code: i32) -> String {
     lines[0].to_owned() + "\n"
 }
 
-/// The path of a file of that name with that text, in a directory of this process.
+/// The path of a file of that name with that text, in a directory of the calling module of this process.
+#[track_caller]
 pub fn written(name: &str, text: &str) -> String {
-    let directory = std::env::temp_dir().join(format!("speedbench-files-{}", std::process::id()));
+    let module = Path::new(Location::caller().file()).file_stem().unwrap();
+    let directory =
+        std::env::temp_dir().join(format!("speedbench-files-{}", std::process::id())).join(module);
     std::fs::create_dir_all(&directory).unwrap();
     let path = directory.join(name);
     std::fs::write(&path, text).unwrap();

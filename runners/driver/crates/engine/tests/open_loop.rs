@@ -2,11 +2,9 @@
 //! clock as the server's log, so what each request must have waited is known exactly. Noise only lengthens latencies:
 //! the bounds from below are exact in every attempt, those from above are kept by the best of several.
 
-#[path = "support/stalling.rs"]
-mod stalling;
-
 use std::time::Duration;
 
+use crate::support::stalling::{Log, Stalling};
 use engine::histogram::Histogram;
 use engine::job::Job;
 use engine::job::Window;
@@ -29,7 +27,6 @@ use protocol::resp::Resp;
 use protocol::script::Script;
 use protocol::template::Placeholders;
 use protocol::template::Value;
-use stalling::{Log, Stalling};
 
 const MS: u64 = 1_000_000;
 const CLIENTS: usize = 10;

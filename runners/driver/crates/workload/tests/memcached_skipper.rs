@@ -1,8 +1,6 @@
 //! The skipper of memcached's replies against a plain reference parser, on replies cut anywhere.
 
-#[path = "../../protocol/tests/reference/mod.rs"]
-mod reference;
-
+use crate::reference::{memcached, skipped};
 use proptest::prelude::*;
 use protocol::memcached::Answer;
 use protocol::memcached::Kind;
@@ -12,7 +10,6 @@ use protocol::replies::Replies;
 use protocol::replies::Tally;
 use protocol::template::Placeholders;
 use protocol::template::Value;
-use reference::{memcached, skipped};
 use workload::memcached::load::Load;
 use workload::memcached::suite;
 use workload::memcached::suite::TESTS;

@@ -1,0 +1,8 @@
+//! What concerns several parts of the engine, in one program.
+
+mod batch;
+mod numbers;
+mod open_loop;
+mod schedule;
+mod support;
+mod window;
