@@ -1,22 +1,25 @@
 """What is known of two commits besides the samples of their own runs: programs, pairs, and confirmed changes."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 from itertools import product
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import Q
 
-from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines import effects, lines
 from speedtrack.alerts.lines.comparisons import Answer
 from speedtrack.alerts.pairs import pairing
 from speedtrack.alerts.pairs.pairing import Pair
-from speedtrack.benchmarks.metrics import HEADLINE, Metric
+from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.runs.models import MEASURED, Reason, Run
+from speedtrack.judging.points import Place, PointRow, SidePoint, combined
+from speedtrack.runs.models import MEASURED, Reason, Run, Samples, Side
 from speedtrack.stats.comparing import compare, sequential
 from speedtrack.stats.comparing.compare import Comparison, ComparisonAnswer
 
@@ -36,30 +39,37 @@ class TwoSides(NamedTuple):
     base_id: int
     head_id: int
 
+    @property
+    def base(self) -> Place:
+        return Place(self.series_id, self.base_id)
+
+    @property
+    def head(self) -> Place:
+        return Place(self.series_id, self.head_id)
+
+
+class JudgedSeries(NamedTuple):
+    """What a judgement needs to know of a series. ``smallest``: its smallest effect, as a ratio."""
+
+    machine_id: int
+    benchmark_id: int
+    benchmark: str
+    metric: Metric
+    smallest: float
+
 
 class StoredAnswer(NamedTuple):
     """What detection stored of a commit against the one before it in a series, ``distance`` commits back.
 
-    ``old``: the value of that commit. ``flagged``: one of them has no clean point. ``change``: the step that was
-    confirmed between them.
+    ``old``: the value of that commit. ``flagged``: the points of one of them are all flagged. ``change``: the step that
+    was confirmed between them.
     """
 
-    series_id: int
-    base_id: int
-    head_id: int
-    machine_id: int
-    benchmark_id: int
-    benchmark: str
-    metric: str
     distance: int
     old: float
     own: Answer
     flagged: bool
     change: Answer | None
-
-    @property
-    def sides(self) -> TwoSides:
-        return TwoSides(self.series_id, self.base_id, self.head_id)
 
 
 PairsOfEnds = dict[tuple[Ends, int, str], tuple[Pair, ...]]  # by ends, benchmark and metric
@@ -67,142 +77,240 @@ PairsOfEnds = dict[tuple[Ends, int, str], tuple[Pair, ...]]  # by ends, benchmar
 
 @dataclass(frozen=True)
 class Known:
-    """What is known: stored answers, the ends of one program, and pairs, from both commits' points of view."""
+    """What is known: series, stored answers, points without these, the ends of one program, and pairs.
 
-    stored: list[StoredAnswer]
-    same_program: set[Ends]
-    pairs: PairsOfEnds
+    The last two are from both commits' points of view.
+    """
+
+    series: dict[int, JudgedSeries] = field(default_factory=dict)
+    stored: dict[TwoSides, StoredAnswer] = field(default_factory=dict)
+    points: dict[Place, SidePoint] = field(default_factory=dict)
+    same_program: frozenset[Ends] = frozenset()
+    pairs: PairsOfEnds = field(default_factory=dict)
 
 
-# What is stored of heads in series; of the ends of these rows and of further ends, the builds of both commits and their
-# paired runs in either direction. One query, as each page asks for all of it. The commit before is found by its
-# distance along any branch, as positions are the same on all. A change is one between both commits if its range is no
-# longer than the way between them.
-KNOWN = lines.sql("""
-      WITH stored AS MATERIALIZED (
-        SELECT k.series_id, base.commit_id AS base_id, k.commit_id AS head_id, s.machine_id, s.benchmark_id, b.name,
-               s.metric, k.distance, k.old, k.ratio, k.low, k.high, k.answer,
-               NOT EXISTS (SELECT FROM runs_measurement m
-                            WHERE m.series_id = s.id AND m.commit_id = k.commit_id AND IS_CLEAN_POINT)
-               OR (EXISTS (SELECT FROM runs_measurement m
-                            WHERE m.series_id = s.id AND m.commit_id = base.commit_id AND IS_POINT)
-                   AND NOT EXISTS (SELECT FROM runs_measurement m
-                                    WHERE m.series_id = s.id AND m.commit_id = base.commit_id AND IS_CLEAN_POINT))
-               AS flagged,
-               change.ratio AS change_ratio, change.low AS change_low, change.high AS change_high
-          FROM unnest(%(heads)s::int[]) AS head (id)
-          JOIN alerts_commitcomparison k ON k.commit_id = head.id AND k.series_id = ANY (%(series)s::int[])
-          JOIN runs_series s ON s.id = k.series_id
-          JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
+class Wanted(StrEnum):
+    """How two sides are to be answered."""
+
+    STORED = "stored"  #: by what detection stored
+    EITHER = "either"  #: by their points where nothing is stored
+    OWN_POINTS = "own points"  #: by points that the caller has where nothing is stored
+
+
+# All that judgements rest on, in one query, as each page judges. Of the heads of sides: the stored answers by commit
+# before, which is found by its distance along any branch, as positions are the same on all; flagged points; and steps,
+# with the length of their range. Of the ends of these rows and of further ends: the newest builds of both commits and
+# the samples of their paired runs in either direction. Of sides without a stored answer: the points. Lists are arrays,
+# of which PostgreSQL assumes few elements, and tables are read laterally: by an index, however long their history is.
+KNOWN = lines.sql(f"""
+      WITH asked AS MATERIALIZED (
+        SELECT * FROM unnest(%(series)s::int[], %(bases)s::int[], %(heads)s::int[], %(wanted)s::text[])
+                   AS asked (series_id, base_id, head_id, wanted)),
+           watched AS MATERIALIZED (SELECT unnest(ARRAY(SELECT DISTINCT series_id FROM asked)) AS id),
+           both_commits AS MATERIALIZED (SELECT DISTINCT base_id, head_id FROM asked),
+           stored AS MATERIALIZED (
+        SELECT g.*, base.commit_id AS base_id
+          FROM unnest(ARRAY(SELECT DISTINCT head_id FROM asked)) AS head (id)
+    CROSS JOIN LATERAL (
+            SELECT k.commit_id AS head_id, s.machine_id, k.distance, array_agg(k.series_id) AS series,
+                   array_agg(k.answer::text) AS answers,
+                   ARRAY[array_agg(k.old), array_agg(k.ratio), array_agg(k.low), array_agg(k.high)] AS numbers
+              FROM alerts_commitcomparison k
+              JOIN runs_series s ON s.id = k.series_id
+             WHERE k.commit_id = head.id AND k.series_id = ANY (ARRAY(SELECT id FROM watched))
+          GROUP BY k.commit_id, s.machine_id, k.distance OFFSET 0) g
     CROSS JOIN LATERAL (
             SELECT p.commit_id
               FROM projects_position h
-              JOIN projects_position p ON p.branch_id = h.branch_id AND p.number = h.number - k.distance
-             WHERE h.commit_id = k.commit_id LIMIT 1) base
-     LEFT JOIN LATERAL (
-            SELECT c.ratio, c.low, c.high
-              FROM alerts_changepoint c
-              JOIN projects_position l ON l.commit_id = c.commit_id
-              JOIN projects_position f ON f.branch_id = l.branch_id AND f.commit_id = c.before_id
-             WHERE c.commit_id = k.commit_id AND c.series_id = k.series_id
-               AND c.status = 'confirmed' AND c.kind = 'step' AND l.number - f.number <= k.distance
-          ORDER BY c.id DESC LIMIT 1) change ON true),
-           ends AS MATERIALIZED (
+              JOIN projects_position p ON p.branch_id = h.branch_id AND p.number = h.number - g.distance
+             WHERE h.commit_id = g.head_id LIMIT 1) base
+         WHERE EXISTS (SELECT FROM both_commits b
+                        WHERE b.head_id = g.head_id AND (b.base_id IS NULL OR b.base_id = base.commit_id))),
+           compared AS MATERIALIZED (
+        SELECT series_id, base_id, head_id
+          FROM asked a
+         WHERE wanted = 'either'
+           AND NOT EXISTS (SELECT FROM stored k WHERE k.head_id = a.head_id AND k.base_id = a.base_id
+                                                  AND a.series_id = ANY (k.series))),
+           every_end AS MATERIALIZED (
         SELECT machine_id, base_id, head_id FROM stored
          UNION
-        SELECT s.machine_id, asked.base_id, asked.head_id
-          FROM unnest(%(own)s::int[], %(old)s::int[], %(new)s::int[]) AS asked (series_id, base_id, head_id)
-          JOIN runs_series s ON s.id = asked.series_id
+        SELECT s.machine_id, a.base_id, a.head_id
+          FROM asked a JOIN runs_series s ON s.id = a.series_id
+         WHERE a.wanted <> 'stored' AND a.base_id <> a.head_id
          UNION
-        SELECT * FROM unnest(%(machines)s::bigint[], %(bases)s::int[], %(commits)s::int[])),
-           side AS MATERIALIZED (
-        SELECT machine_id, base_id AS commit_id FROM ends UNION SELECT machine_id, head_id FROM ends)
-    SELECT 'stored', ARRAY[series_id, base_id, head_id, machine_id, benchmark_id, distance, flagged::int]::bigint[],
-           ARRAY[name, metric, answer]::text[],
-           ARRAY[old, ratio, low, high, change_ratio, change_low, change_high]::float8[]
-      FROM stored
+        SELECT * FROM unnest(%(machines)s::bigint[], %(old)s::int[], %(new)s::int[])),
+           ends AS MATERIALIZED (
+        SELECT * FROM unnest(ARRAY(SELECT machine_id FROM every_end), ARRAY(SELECT base_id FROM every_end),
+                             ARRAY(SELECT head_id FROM every_end)) AS e (machine_id, base_id, head_id)),
+           {effects.STATED}
+    SELECT 'series', ARRAY[s.id, s.machine_id, s.benchmark_id]::bigint[], ARRAY[b.name, s.metric]::text[],
+           ARRAY[{effects.OF_SERIES}]::float8[]
+      FROM watched
+      JOIN runs_series s ON s.id = watched.id
+      JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
  UNION ALL
-    SELECT 'build', ARRAY[b.id, side.machine_id, side.commit_id]::bigint[],
+    SELECT 'stored', ARRAY[base_id, head_id, distance]::bigint[] || series::bigint[], answers, numbers FROM stored
+ UNION ALL
+    SELECT 'flagged', ARRAY[s.id, m.commit_id], NULL, NULL
+      FROM unnest(ARRAY(SELECT DISTINCT unnest(series) FROM stored)) AS s (id)
+CROSS JOIN LATERAL (
+        SELECT m.commit_id
+          FROM runs_measurement m
+         WHERE m.series_id = s.id AND IS_POINT
+           AND m.commit_id = ANY (ARRAY(SELECT head_id FROM stored UNION SELECT base_id FROM stored))
+      GROUP BY m.commit_id HAVING NOT bool_or(m.flags = '{{}}') OFFSET 0) m
+ UNION ALL
+    SELECT 'change', ARRAY[c.series_id, c.commit_id, c.width], NULL, ARRAY[c.ratio, c.low, c.high]
+      FROM unnest(ARRAY(SELECT DISTINCT head_id FROM stored)) AS head (id)
+CROSS JOIN LATERAL (
+        SELECT c.*, l.number - f.number AS width
+          FROM alerts_changepoint c
+          JOIN projects_position l ON l.commit_id = c.commit_id
+          JOIN projects_position f ON f.branch_id = l.branch_id AND f.commit_id = c.before_id
+         WHERE c.commit_id = head.id AND c.series_id = ANY (ARRAY(SELECT id FROM watched))
+           AND c.status = 'confirmed' AND c.kind = 'step'
+      ORDER BY c.id OFFSET 0) c
+ UNION ALL
+    SELECT 'build', ARRAY[side.machine_id, side.commit_id],
            ARRAY(SELECT key || ' ' || (value ->> 'digest') FROM jsonb_each(b.artifacts) ORDER BY 1), NULL
-      FROM side
-      JOIN runs_build b ON b.commit_id = side.commit_id AND b.succeeded
-      JOIN runs_attempt a ON a.id = b.attempt_id
-      JOIN runs_run r ON r.id = a.run_id AND r.machine_id = side.machine_id
+      FROM (SELECT machine_id, base_id AS commit_id FROM ends UNION SELECT machine_id, head_id FROM ends) side
+CROSS JOIN LATERAL (
+        SELECT b.artifacts
+          FROM runs_build b JOIN runs_attempt a ON a.id = b.attempt_id JOIN runs_run r ON r.id = a.run_id
+         WHERE b.commit_id = side.commit_id AND b.succeeded AND r.machine_id = side.machine_id
+      ORDER BY b.id DESC LIMIT 1) b
  UNION ALL
-    SELECT 'run', ARRAY[r.id, r.machine_id, r.base_id, r.commit_id]::bigint[], r.metrics::text[], NULL::float8[]
+    SELECT 'pair', ARRAY[r.id, m.id, r.machine_id, r.base_id, r.commit_id, s.benchmark_id] || v.flagged::bigint[],
+           ARRAY[s.metric, m.side], v.values
       FROM (SELECT machine_id, base_id, head_id FROM ends UNION SELECT machine_id, head_id, base_id FROM ends) e
-      JOIN runs_run r ON r.base_id = e.base_id AND r.commit_id = e.head_id AND r.machine_id = e.machine_id
-     WHERE r.base_id <> r.commit_id AND r.status = ANY (%(measured)s) AND r.reason <> 'profile'
-""")
-LISTS = ("series", "heads", "own", "old", "new", "machines", "bases", "commits")  # its parameters
-Row = tuple[list[int], list[str], list[float]]
+CROSS JOIN LATERAL (
+        SELECT * FROM runs_run r
+         WHERE r.base_id = e.base_id AND r.commit_id = e.head_id AND r.machine_id = e.machine_id
+           AND r.base_id <> r.commit_id AND r.status = ANY (%(measured)s) AND r.reason <> 'profile' OFFSET 0) r
+      JOIN runs_attempt a ON a.run_id = r.id
+CROSS JOIN LATERAL (SELECT * FROM runs_measurement m WHERE m.attempt_id = a.id AND m.accepted OFFSET 0) m
+      JOIN runs_series s ON s.id = m.series_id
+       AND s.metric = ANY (CASE WHEN cardinality(r.metrics) > 0 THEN r.metrics ELSE ARRAY[%(headline)s] END)
+      JOIN runs_samples v ON v.measurement_id = m.id
+ UNION ALL
+    SELECT 'point', ARRAY[m.commit_id, s.machine_id, s.id, b.id, s.environment_id, m.attempt_id] || v.flagged::bigint[],
+           ARRAY[b.name, s.metric, b.ladder] || m.flags::text[], ARRAY[m.value, m.low, m.high] || v.values
+      FROM (SELECT series_id, base_id AS commit_id FROM compared UNION SELECT series_id, head_id FROM compared) place
+CROSS JOIN LATERAL (
+        SELECT m.* FROM runs_measurement m
+         WHERE m.series_id = place.series_id AND m.commit_id = place.commit_id AND IS_POINT OFFSET 0) m
+      JOIN runs_series s ON s.id = m.series_id
+      JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
+ LEFT JOIN runs_samples v ON v.measurement_id = m.id
+""")  # noqa: S608 - constants
+Row = tuple[list[int], list[str], list[Any]]
 
 
-def known_of(series: Collection[int], heads: Collection[int], asked: Collection[TwoSides] = ()) -> Known:
-    """What is stored of these heads in these series, and what is known of their ends and of further sides."""
-    columns = [list(column) for column in zip(*asked, strict=True)] or [[], [], []]
-    own, old, new = columns
-    return read(series=list(set(series)), heads=list(set(heads)), own=own, old=old, new=new)
+def known_of(sides: Mapping[TwoSides, Wanted]) -> Known:
+    """What is known of these sides."""
+    columns = [list(column) for column in zip(*sides, strict=True)] or [[], [], []]
+    return read(**dict(zip(("series", "bases", "heads"), columns, strict=True)), wanted=list(sides.values()))
+
+
+def known_of_heads(series: Collection[int], heads: Collection[int]) -> Known:
+    """What is known of these commits in these series against whichever commit they were compared with."""
+    places = list(product(series, heads))
+    columns = {"series": [one for one, _ in places], "heads": [head for _, head in places]}
+    return read(**columns, bases=[None] * len(places), wanted=[Wanted.STORED] * len(places))
 
 
 def known_of_ends(ends: Collection[Ends]) -> Known:
     """What is known of these ends besides what is stored."""
-    machines, bases, commits = [list(column) for column in zip(*ends, strict=True)] or [[], [], []]
-    return read(machines=machines, bases=bases, commits=commits)
+    machines, old, new = [list(column) for column in zip(*ends, strict=True)] or [[], [], []]
+    return read(machines=machines, old=old, new=new)
 
 
-def read(**lists: list[int]) -> Known:
-    """What KNOWN answers for these parameters, with the samples of its runs; without any, nothing is asked."""
+LISTS = ("series", "bases", "heads", "wanted", "machines", "old", "new")  # parameters of KNOWN
+
+
+def read(**lists: list[Any]) -> Known:
+    """What KNOWN answers for these parameters; without any, nothing is asked."""
     if not any(lists.values()):
-        return Known([], set(), {})
+        return Known()
     parameters: dict[str, Any] = {name: lists.get(name, []) for name in LISTS}
     rows: dict[str, list[Row]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(KNOWN, {**parameters, "measured": list(MEASURED)})
+        cursor.execute(KNOWN, {**parameters, "measured": list(MEASURED), "headline": HEADLINE})
         for kind, ids, texts, values in cursor:
             rows[kind].append((ids, texts, values))
-    return Known([stored_answer(*row) for row in rows["stored"]], same_programs(rows["build"]), pairs_of(rows["run"]))
+    return Known(
+        {ids[0]: judged_series(ids, *row) for ids, *row in rows["series"]},
+        stored_answers(rows["stored"], rows["flagged"], rows["change"]),
+        points_of_rows(rows["point"]),
+        same_programs(rows["build"]),
+        pairs_of(rows["pair"]),
+    )
 
 
-def stored_answer(ids: list[int], texts: list[str], values: list[float]) -> StoredAnswer:
-    """The answer in these columns of KNOWN."""
-    series, base, head, machine, benchmark_id, distance, flagged = ids
-    benchmark, metric, answer = texts
-    old, ratio, low, high, change_ratio, change_low, change_high = values
-    names = (series, base, head, machine, benchmark_id, benchmark, metric)
-    change = None if change_ratio is None else Answer(change_ratio, change_low, change_high, ComparisonAnswer.DIFFERENT)
-    return StoredAnswer(*names, distance, old, Answer(ratio, low, high, answer), bool(flagged), change)
+def judged_series(ids: list[int], texts: list[str], values: list[float | None]) -> JudgedSeries:
+    _, machine, benchmark_id = ids
+    benchmark, metric = texts
+    return JudgedSeries(machine, benchmark_id, benchmark, METRICS[metric], effects.effect_of(METRICS[metric], *values))
 
 
-def same_programs(builds: Iterable[Row]) -> set[Ends]:
+def stored_answers(rows: Iterable[Row], flagged: Iterable[Row], changes: Iterable[Row]) -> dict[TwoSides, StoredAnswer]:
+    """The stored answers. A change is one between both commits if its range is no longer than the way between them."""
+    voided = {tuple(place) for place, *_ in flagged}
+    steps: dict[tuple[int, int], list[tuple[int, Answer]]] = defaultdict(list)
+    for (series, head, width), _, (ratio, low, high) in changes:
+        steps[series, head].append((width, Answer(ratio, low, high, ComparisonAnswer.DIFFERENT)))
+    answers = {}
+    for (base, head, distance, *series_ids), texts, columns in rows:
+        for series, text, old, ratio, low, high in zip(series_ids, texts, *columns, strict=True):
+            between = [step for width, step in steps.get((series, head), ()) if width <= distance]
+            answers[TwoSides(series, base, head)] = StoredAnswer(
+                distance,
+                old,
+                Answer(ratio, low, high, text),
+                (series, head) in voided or (series, base) in voided,
+                between[-1] if between else None,
+            )
+    return answers
+
+
+def points_of_rows(rows: Iterable[Row]) -> dict[Place, SidePoint]:
+    """The points of these rows of KNOWN."""
+    measured = sorted(map(point_row, rows), key=attrgetter("attempt_id"))
+    return {point.place: point for point in combined(measured)}
+
+
+def point_row(row: Row) -> PointRow:
+    (commit, machine, series, benchmark_id, environment, attempt, *flagged), texts, numbers = row
+    benchmark, metric, ladder, *flags = texts
+    value, low, high, *samples = numbers
+    names = (commit, machine, series, benchmark_id, benchmark, metric, ladder, environment, attempt)
+    return PointRow(*names, flags, value, low, high, samples, flagged)
+
+
+def same_programs(builds: Iterable[Row]) -> frozenset[Ends]:
     """The commits of which a machine last built the same program, bit for bit. ``builds``: rows of KNOWN."""
-    newest = {(machine, commit): tuple(digests) for (_, machine, commit), digests, _ in sorted(builds, key=first_id)}
     commits: dict[tuple[int, tuple[str, ...]], list[int]] = defaultdict(list)
-    for (machine, commit), digests in newest.items():
+    for (machine, commit), digests, _ in builds:
         if digests:
-            commits[machine, digests].append(commit)
-    return {
+            commits[machine, tuple(digests)].append(commit)
+    return frozenset(
         Ends(machine, base, head) for (machine, _), alike in commits.items() for base, head in product(alike, repeat=2)
-    }
+    )
 
 
-def first_id(row: Row) -> int:
-    return row[0][0]
-
-
-def pairs_of(runs: Collection[Row]) -> PairsOfEnds:
-    """The clean pairs of these runs, in the order of measuring. ``runs``: rows of KNOWN."""
-    if not runs:
-        return {}
-    metrics = {run: set(names or [HEADLINE]) for (run, *_), names, _ in runs}
-    ends = {run: Ends(*of_run) for (run, *of_run), _, _ in runs}
-    every = {name for names in metrics.values() for name in names}
+def pairs_of(rows: Iterable[Row]) -> PairsOfEnds:
+    """The clean pairs, in the order of measuring. ``rows``: those of KNOWN."""
+    sides: dict[tuple[int, Ends, int, str], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for (run, _, machine, base, head, benchmark, *flagged), (metric, side), values in sorted(rows):
+        samples = Samples(values=values, flagged=flagged)
+        sides[run, Ends(machine, base, head), benchmark, metric][side] |= samples.clean_by_trial
     pairs: dict[tuple[Ends, int, str], list[Pair]] = defaultdict(list)
-    for (run, benchmark, metric), measured in pairing.pairs_by_run(metrics, series__metric__in=every).items():
-        if metric in metrics[run]:
-            machine, base, head = ends[run]
-            pairs[ends[run], benchmark, metric] += measured
-            pairs[Ends(machine, head, base), benchmark, metric] += [(after, before) for before, after in measured]
+    for (_, ends, benchmark, metric), both in sides.items():
+        machine, base, head = ends
+        measured = pairing.pairs_of_trials(both[Side.BASE], both[Side.HEAD])
+        pairs[ends, benchmark, metric] += measured
+        pairs[Ends(machine, head, base), benchmark, metric] += [(after, before) for before, after in measured]
     return {key: tuple(measured) for key, measured in pairs.items()}
 
 

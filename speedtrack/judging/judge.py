@@ -5,32 +5,20 @@ of a commit with the one before it. Otherwise the samples of both are compared t
 """
 
 from collections.abc import Collection, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
-from speedtrack.alerts.lines import comparisons, effects
+from speedtrack.alerts.lines import comparisons
 from speedtrack.alerts.lines.comparisons import Answer
 from speedtrack.alerts.pairs.pairing import Pair
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.judging import evidence
-from speedtrack.judging.evidence import Ends, Known, StoredAnswer, TwoSides
-from speedtrack.judging.points import Place, SidePoint, points_at
+from speedtrack.judging.evidence import Ends, Known, TwoSides, Wanted
+from speedtrack.judging.points import Place, SidePoint
 from speedtrack.judging.verdicts import Basis, Caveat, Circumstances, Judgement, ruling_of
 from speedtrack.stats.comparing.compare import ComparisonAnswer
 
 MatchedPoints = tuple[SidePoint, SidePoint]  # base, head
-
-
-class SharedEffects:
-    """The smallest effects of some series, which are read by one call when the first is needed."""
-
-    def __init__(self, series: Collection[int]) -> None:
-        self.series = series
-
-    @cached_property
-    def by_series(self) -> dict[int, float]:
-        return effects.smallest_effects(self.series)
 
 
 class Finding(NamedTuple):
@@ -61,70 +49,60 @@ class Neighbour(NamedTuple):
 
 
 def judge(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) -> dict[TwoSides, Judgement]:
-    """The judgement of each of these, by a fixed number of queries. Absent where a side was not measured.
+    """The judgement of each of these, by one query. Absent where a side was not measured.
 
     ``neighbours``: further sides, whose judgement is absent until detection has compared them.
     """
-    known, stored = known_of_sides([*sides, *neighbours])
-    remaining = [side for side in sides if side not in stored]
-    points = points_at([Place(series, commit) for series, *both in remaining for commit in both])
+    wanted = dict.fromkeys(neighbours, Wanted.STORED) | dict.fromkeys(sides, Wanted.EITHER)
+    known = evidence.known_of(wanted)
+    findings = {side: stored_finding(side, known) for side in wanted if side in known.stored}
     matched = {
-        TwoSides(series, base, head): (points[Place(series, base)], points[Place(series, head)])
-        for series, base, head in remaining
-        if Place(series, base) in points and Place(series, head) in points
+        side: (known.points[side.base], known.points[side.head])
+        for side in sides
+        if side not in findings and side.base in known.points and side.head in known.points
     }
-    smallest = SharedEffects({side.series_id for side in [*stored, *matched]})
-    findings = stored | dict(zip(matched, compared([*matched.values()], smallest), strict=True))
-    return {side: judged(finding, known, smallest) for side, finding in findings.items()}
+    findings |= zip(matched, compared([*matched.values()], known), strict=True)
+    return {side: judged(finding, known) for side, finding in findings.items()}
 
 
 def judge_neighbours(series: Collection[int], commits: Collection[int]) -> dict[Place, Neighbour]:
     """By series and commit: the judgement against the commit before it, as far as detection has compared them."""
-    known, smallest = evidence.known_of(series, commits), SharedEffects(series)
+    known = evidence.known_of_heads(series, commits)
     return {
-        Place(row.series_id, row.head_id): Neighbour(
-            judged(stored_finding(row), known, smallest), row.distance, row.old
-        )
-        for row in known.stored
+        side.head: Neighbour(judged(stored_finding(side, known), known), answer.distance, answer.old)
+        for side, answer in known.stored.items()
     }
 
 
 def judge_points(matched: Sequence[MatchedPoints]) -> list[Judgement]:
     """The judgement of each two points. They may be of two series: what differs besides the commit is a doubt."""
     sides = [TwoSides(new.series_id, old.commit_id, new.commit_id) for old, new in matched]
-    known, stored = known_of_sides(sides)
+    known = evidence.known_of(dict.fromkeys(sides, Wanted.OWN_POINTS))
     indices = [
         index
         for index, (side, points) in enumerate(zip(sides, matched, strict=True))
-        if side not in stored or not same_series(*points)
+        if side not in known.stored or not same_series(*points)
     ]
-    smallest = SharedEffects({side.series_id for side in sides})
-    by_index = dict(zip(indices, compared([matched[index] for index in indices], smallest), strict=True))
-    findings = [by_index.get(index) or stored[side] for index, side in enumerate(sides)]
-    return [judged(finding, known, smallest) for finding in findings]
+    by_index = dict(zip(indices, compared([matched[index] for index in indices], known), strict=True))
+    findings = [by_index.get(index) or stored_finding(side, known) for index, side in enumerate(sides)]
+    return [judged(finding, known) for finding in findings]
 
 
-def known_of_sides(sides: Collection[TwoSides]) -> tuple[Known, dict[TwoSides, Finding]]:
-    """What is known of these sides, and what detection stored of exactly these."""
-    wanted = set(sides)
-    known = evidence.known_of([side.series_id for side in sides], [side.head_id for side in sides], wanted)
-    return known, {row.sides: stored_finding(row) for row in known.stored if row.sides in wanted}
+def stored_finding(side: TwoSides, known: Known) -> Finding:
+    series, answer = known.series[side.series_id], known.stored[side]
+    names = (side.series_id, series.benchmark_id, series.benchmark, series.metric)
+    ends = Ends(series.machine_id, side.base_id, side.head_id)
+    return Finding(*names, ends, answer.own, Basis.STORED, answer.flagged, answer.change)
 
 
-def stored_finding(row: StoredAnswer) -> Finding:
-    ends = Ends(row.machine_id, row.base_id, row.head_id)
-    names = (row.series_id, row.benchmark_id, row.benchmark, METRICS[row.metric])
-    return Finding(*names, ends, row.own, Basis.STORED, row.flagged, row.change)
-
-
-def compared(matched: Sequence[MatchedPoints], smallest: SharedEffects) -> list[Finding]:
+def compared(matched: Sequence[MatchedPoints], known: Known) -> list[Finding]:
     """The findings by the samples of both points."""
     if not matched:
         return []
     answers = comparisons.compare_all(
         [
             comparisons.Sides(
-                new.series_id, METRICS[new.metric], old.measured, new.measured, smallest.by_series[new.series_id]
+                new.series_id, METRICS[new.metric], old.measured, new.measured, known.series[new.series_id].smallest
             )
             for old, new in matched
         ]
@@ -171,10 +149,10 @@ def doubts_of(old: SidePoint, new: SidePoint) -> tuple[Caveat, ...]:
     return tuple(doubt for doubt, differs in by_doubt.items() if differs)
 
 
-def judged(finding: Finding, known: Known, smallest: SharedEffects) -> Judgement:
+def judged(finding: Finding, known: Known) -> Judgement:
     """The finding with all other evidence of its commits."""
     pairs = known.pairs.get((finding.ends, finding.benchmark_id, finding.metric.name), ()) if finding.ends else ()
-    paired = answer_of_pairs(finding, pairs, smallest) if pairs else None
+    paired = answer_of_pairs(finding, pairs, known) if pairs else None
     answer, basis = finding.answer, finding.basis
     if finding.change:
         answer, basis = finding.change, Basis.CHANGE
@@ -196,10 +174,9 @@ def judged(finding: Finding, known: Known, smallest: SharedEffects) -> Judgement
     )
 
 
-def answer_of_pairs(finding: Finding, pairs: tuple[Pair, ...], smallest: SharedEffects) -> Answer | None:
+def answer_of_pairs(finding: Finding, pairs: tuple[Pair, ...], known: Known) -> Answer | None:
     """The answer of pairs; what the own runs show is the suspicion."""
     is_suspicion = finding.answer.answer == ComparisonAnswer.DIFFERENT and not (finding.doubts or finding.flagged)
     suspected = finding.answer.ratio if is_suspicion else 1.0
-    return evidence.answer_of_pairs(
-        finding.metric, pairs, smallest.by_series[finding.series_id], finding.benchmark_id, suspected
-    )
+    smallest = known.series[finding.series_id].smallest
+    return evidence.answer_of_pairs(finding.metric, pairs, smallest, finding.benchmark_id, suspected)

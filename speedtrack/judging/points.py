@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from django.db import connection
@@ -64,6 +64,10 @@ class SidePoint(NamedTuple):
     measured: MeasuredCommit
 
     @property
+    def place(self) -> Place:
+        return Place(self.series_id, self.commit_id)
+
+    @property
     def value(self) -> float:
         return self.measured.value
 
@@ -115,16 +119,21 @@ def points_at(places: Collection[Place]) -> dict[Place, SidePoint]:
     if not places:
         return {}
     series, commits = zip(*set(places), strict=True)
-    return {Place(p.series_id, p.commit_id): p for p in read(AT_PLACES, series=series, commits=commits)}
+    return {point.place: point for point in read(AT_PLACES, series=series, commits=commits)}
 
 
 def read(query: str, **columns: Sequence[int]) -> list[SidePoint]:
-    groups: dict[tuple[int, int], list[PointRow]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(query, {name: list(column) for name, column in columns.items()})
-        for row in map(PointRow._make, cursor):
-            groups[row.series_id, row.commit_id].append(row)
-    return [point_of(rows) for rows in groups.values()]
+        return combined(map(PointRow._make, cursor))
+
+
+def combined(rows: Iterable[PointRow]) -> list[SidePoint]:
+    """The points of these rows, which are in the order of the runs."""
+    groups: dict[tuple[int, int], list[PointRow]] = defaultdict(list)
+    for row in rows:
+        groups[row.series_id, row.commit_id].append(row)
+    return [point_of(own) for own in groups.values()]
 
 
 def point_of(rows: list[PointRow]) -> SidePoint:

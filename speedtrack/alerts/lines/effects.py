@@ -5,24 +5,41 @@ metric's are watched from there on. A counted series whose processes of one buil
 watched from that difference on.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import cached_property
 
-from django.db.models import OuterRef, Subquery
+from django.db import connection
 
 from speedtrack.alerts.models import NoiseFloor
 from speedtrack.benchmarks.metrics import METRICS, Metric, is_outside
 from speedtrack.benchmarks.models import OutsideMetric, Suite
 from speedtrack.runs.models import Run, Series
 
-# Of the project of a series: what the suite of its newest run states of metrics. With "= project ORDER BY id"
-# PostgreSQL would walk over the newest runs of all projects.
-NEWEST_OVERRIDES = Subquery(
-    Run.objects.own()
-    .filter(project__gte=OuterRef("project"), project__lte=OuterRef("project"))
-    .order_by("project", "-id")
-    .values("suite__definition__metrics")[:1]
-)
+# For a query that has ``watched``, the ids of series: what the suites of the newest runs of their projects state of
+# metrics. With "= project ORDER BY id" PostgreSQL would walk over the newest runs of all projects.
+STATED = """
+    stated AS MATERIALIZED (
+        SELECT p.id AS project_id,
+               (SELECT suite.definition -> 'metrics'
+                  FROM runs_run r JOIN benchmarks_suite suite ON suite.id = r.suite_id
+                 WHERE r.project_id >= p.id AND r.project_id <= p.id
+                   AND r.base_id IS NULL AND r.canary_id IS NULL AND r.imported_id IS NULL
+              ORDER BY r.project_id, r.id DESC LIMIT 1) AS metrics
+          FROM (SELECT DISTINCT s.project_id AS id FROM watched JOIN runs_series s ON s.id = watched.id) p)
+"""
+# Of series ``s``, what ``effect_of`` needs: what its project states, and the newest change that A/A pairs show.
+OF_SERIES = """
+    coalesce((SELECT max(o.smallest_effect) FROM benchmarks_outsidemetric o
+               WHERE o.project_id = s.project_id AND o.key = s.metric),
+             (SELECT (stated.metrics -> s.metric ->> 'smallest_effect')::float8
+                FROM stated WHERE stated.project_id = s.project_id)),
+    (SELECT (array_agg(f.smallest ORDER BY f.id DESC))[1]
+       FROM alerts_noisefloor f WHERE f.series_id = s.id AND f.smallest IS NOT NULL)
+"""
+EFFECTS = f"""
+      WITH watched AS MATERIALIZED (SELECT unnest(%(series)s::int[]) AS id), {STATED}
+    SELECT s.id, s.metric, {OF_SERIES} FROM watched JOIN runs_series s ON s.id = watched.id
+"""  # noqa: S608 - constants
 
 
 class SmallestEffects:
@@ -58,31 +75,20 @@ class SmallestEffects:
 
 
 def smallest_effects(series: Collection[int]) -> dict[int, float]:
-    """By series id: its smallest effect. At most three queries, of however many projects the series are."""
+    """By series id: its smallest effect. At most one query, of however many projects the series are."""
     if not series:
         return {}
-    columns = ("pk", "project", "metric", "overrides")
-    rows = list(Series.objects.filter(pk__in=series).annotate(overrides=NEWEST_OVERRIDES).values_list(*columns))
-    of_outside = outside_effects({(project, metric) for _, project, metric, _ in rows if is_outside(metric)})
-    unless = effects_unless_stated({pk: metric for pk, _, metric, _ in rows})
-    return {
-        pk: of_outside.get((project, metric), unless[pk])
-        if is_outside(metric)
-        else Suite(definition={"metrics": overrides or {}}).smallest_effect(metric, unless[pk])
-        for pk, project, metric, overrides in rows
-    }
+    with connection.cursor() as cursor:
+        cursor.execute(EFFECTS, {"series": list(series)})
+        return {pk: effect_of(METRICS[metric], *columns) for pk, metric, *columns in cursor}
 
 
-def outside_effects(metrics: Collection[tuple[int, str]]) -> dict[tuple[int, str], float]:
-    """By project and key: the smallest effects that projects state for metrics from outside."""
-    if not metrics:
-        return {}
-    stated = OutsideMetric.objects.filter(
-        project__in={project for project, _ in metrics},
-        key__in={key for _, key in metrics},
-        smallest_effect__isnull=False,
-    )
-    return {(row.project_id, row.key): row.smallest_effect for row in stated if row.smallest_effect is not None}
+def effect_of(metric: Metric, stated: float | None, detectable: float | None) -> float:
+    """The smallest effect of a metric on a machine.
+
+    ``stated``: that of its project; ``detectable``: as ``steady_effect`` has it.
+    """
+    return steady_effect(metric, detectable) if stated is None else stated
 
 
 class EffectsOfProjects:
@@ -102,14 +108,6 @@ class EffectsOfProjects:
 def smallest_effect(series: Series) -> float:
     """The smallest effect of one series."""
     return SmallestEffects(series.project_id).of_series(series)
-
-
-def effects_unless_stated(metrics: Mapping[int, str]) -> dict[int, float]:
-    """By series id: the smallest effect where no suite states one. ``metrics``: series id -> metric."""
-    steady = [pk for pk, metric in metrics.items() if METRICS[metric].follows_floor]
-    floors = NoiseFloor.objects.filter(series__in=steady, smallest__isnull=False).order_by("series", "-id")
-    newest = dict(floors.distinct("series").values_list("series", "smallest")) if steady else {}
-    return {pk: steady_effect(METRICS[metric], newest.get(pk)) for pk, metric in metrics.items()}
 
 
 def effect_unless_stated(series: Series) -> float:

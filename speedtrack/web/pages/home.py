@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
@@ -28,26 +28,28 @@ from speedtrack.web.pages.running.machines import Health
 WINDOW = 60  # commits of the default branch that the trend shows
 LISTED_CHANGES = 10
 MOST_RUNS = 200  # of a project on a machine that are counted: however many wait, they are read from an index
-# How far each machine measured the newest commits of each branch.
+# How far each machine measured the newest commits of each branch, and the newest one that it measured. Of a machine
+# without a runner, the metric that most of its series have. The newest commits by their order: of a range that ends at
+# another row's number PostgreSQL has no statistics.
 COVERAGE = """
-    SELECT b.project_id, b.id, r.machine_id, machine.name, machine.outside, count(*), max(p.number), max(head.number)
-      FROM projects_branch b
-CROSS JOIN LATERAL (SELECT number FROM projects_position WHERE branch_id = b.id ORDER BY number DESC LIMIT 1) head
-CROSS JOIN LATERAL (SELECT number, commit_id FROM projects_position
-                     WHERE branch_id = b.id AND number > head.number - %(window)s OFFSET 0) p
-      JOIN runs_run r ON r.commit_id = p.commit_id AND r.base_id IS NULL AND r.canary_id IS NULL
-       AND r.status = 'succeeded'
-      JOIN runs_machine machine ON machine.id = r.machine_id
-     WHERE b.id = ANY(%(branches)s)
-  GROUP BY b.project_id, b.id, r.machine_id, machine.name, machine.outside
-"""
-# Of a machine without a runner, the metric that most of its series have.
-METRICS_OUTSIDE = """
-    SELECT a.project_id, found.metric
-      FROM unnest(%(projects)s::bigint[], %(machines)s::bigint[]) AS a(project_id, machine_id)
-CROSS JOIN LATERAL (
-        SELECT s.metric FROM runs_series s WHERE s.project_id = a.project_id AND s.machine_id = a.machine_id
-      GROUP BY s.metric ORDER BY count(*) DESC, s.metric LIMIT 1) found
+    SELECT found.*, c.sha, c.subject, c.committed_at,
+           CASE WHEN found.outside
+                THEN (SELECT s.metric FROM runs_series s
+                       WHERE s.project_id = found.project_id AND s.machine_id = found.machine_id
+                    GROUP BY s.metric ORDER BY count(*) DESC, s.metric LIMIT 1) END
+      FROM (SELECT b.project_id, b.id, r.machine_id, machine.name, machine.outside, count(*), max(p.number),
+                   max(head.number), (array_agg(p.commit_id ORDER BY p.number DESC))[1] AS commit_id
+              FROM projects_branch b
+        CROSS JOIN LATERAL (SELECT number FROM projects_position
+                             WHERE branch_id = b.id ORDER BY number DESC LIMIT 1) head
+        CROSS JOIN LATERAL (SELECT number, commit_id FROM projects_position
+                             WHERE branch_id = b.id ORDER BY number DESC LIMIT %(window)s) p
+              JOIN runs_run r ON r.commit_id = p.commit_id AND r.base_id IS NULL AND r.canary_id IS NULL
+               AND r.status = 'succeeded'
+              JOIN runs_machine machine ON machine.id = r.machine_id
+             WHERE b.id = ANY(%(branches)s)
+          GROUP BY b.project_id, b.id, r.machine_id, machine.name, machine.outside) found
+      JOIN projects_commit c ON c.id = found.commit_id
 """
 HEADLINES = sql("""
     SELECT a.project_id, s.id, benchmark.name, found.*
@@ -77,16 +79,16 @@ UNFINISHED = """
                  LIMIT %(most)s) few) counted
   GROUP BY p.id
 """
-MEASURED = """
-    SELECT p.branch_id, c.sha, c.subject, c.committed_at
-      FROM unnest(%(branches)s::bigint[], %(numbers)s::int[]) AS newest(branch_id, number)
-      JOIN projects_position p ON p.branch_id = newest.branch_id AND p.number = newest.number
-      JOIN projects_commit c ON c.id = p.commit_id
-"""
+
+
+class NewestMeasured(NamedTuple):
+    sha: str
+    subject: str
+    committed_at: datetime
 
 
 class Coverage(NamedTuple):
-    """How much of the newest commits of a branch a machine measured, and up to which position."""
+    """How much of the newest commits of a branch a machine measured, and up to which commit, at position ``newest``."""
 
     project_id: int
     branch_id: int
@@ -96,12 +98,20 @@ class Coverage(NamedTuple):
     commits: int
     newest: int
     head: int
-
-
-class NewestMeasured(NamedTuple):
+    commit_id: int
     sha: str
     subject: str
     committed_at: datetime
+    outside_metric: str | None
+
+    @property
+    def metric(self) -> Metric:
+        """The metric of a card with this machine."""
+        return METRICS[self.outside_metric or HEADLINE]
+
+    @property
+    def measured(self) -> NewestMeasured:
+        return NewestMeasured(self.sha, self.subject, self.committed_at)
 
 
 class Trend(NamedTuple):
@@ -186,7 +196,7 @@ committed_at = attrgetter("commit.committed_at")
 
 
 def card_of(project: Project) -> Card:
-    """What was measured of the newest commits of one project, without its runs and changes."""
+    """What was measured of the newest commits of one project, without its runs, changes and releases."""
     branch = project.branches.filter(name=project.default_branch).select_related("head").first()
     card = Card(project, branch, Alert.objects.work().filter(project=project).count(), 0, False, METRICS[HEADLINE])
     if branch:
@@ -205,6 +215,7 @@ def project_cards(branches: dict[int, Branch], access: Access) -> list[Card]:
         open_alerts = getattr(project, "open_alerts")  # noqa: B009 (an annotation)
         cards.append(Card(project, branch, open_alerts, *unfinished[project.pk], METRICS[HEADLINE]))
     fill_cards({card.branch.pk: card for card in cards if card.branch})
+    compare_releases(cards)
     return cards
 
 
@@ -221,26 +232,14 @@ def fill_cards(cards: dict[int, Card]) -> None:
     for row in fetch(COVERAGE, branches=list(cards), window=WINDOW):
         coverage = Coverage._make(row)
         coverages[coverage.branch_id].append(coverage)
-    newest = {branch: max(coverage.newest for coverage in rows) for branch, rows in coverages.items()}
-    best = {
-        branch: min(rows, key=lambda coverage: (-coverage.commits, coverage.machine))
-        for branch, rows in coverages.items()
-    }
-    commits = {
-        branch: NewestMeasured._make(columns)
-        for branch, *columns in fetch(MEASURED, branches=list(newest), numbers=list(newest.values()))
-    }
-    metrics = dict.fromkeys((coverage.project_id for coverage in best.values()), HEADLINE) | outside_metrics(
-        best.values()
-    )
-    trends = headline_trends(best.values(), metrics)
-    for branch, coverage in best.items():
-        card = cards[branch]
-        card.metric = METRICS[metrics[coverage.project_id]]
-        card.machine, card.lag, card.measured = coverage.machine, coverage.head - newest[branch], commits[branch]
-        card.trends = trends[branch]
+    best = [min(rows, key=lambda coverage: (-coverage.commits, coverage.machine)) for rows in coverages.values()]
+    trends = headline_trends(best)
+    for coverage in best:
+        card, newest = cards[coverage.branch_id], max(coverages[coverage.branch_id], key=attrgetter("newest"))
+        card.machine, card.metric = coverage.machine, coverage.metric
+        card.lag, card.measured = coverage.head - newest.newest, newest.measured
+        card.trends = trends[coverage.branch_id]
         card.line, card.newest = mean_line([trend.values for trend in card.trends])
-    compare_releases(cards.values())
 
 
 def fetch(query: str, **parameters: Any) -> list[tuple[Any, ...]]:
@@ -250,28 +249,17 @@ def fetch(query: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return rows
 
 
-def outside_metrics(coverages: Iterable[Coverage]) -> dict[int, str]:
-    """By project: the metric of its card, where the machine of the card has no runner."""
-    outside = [coverage for coverage in coverages if coverage.is_outside]
-    parameters = {
-        "projects": [coverage.project_id for coverage in outside],
-        "machines": [coverage.machine_id for coverage in outside],
-    }
-    return dict(fetch(METRICS_OUTSIDE, **parameters)) if outside else {}
-
-
-def headline_trends(coverages: Iterable[Coverage], metrics: Mapping[int, str]) -> dict[int, list[Trend]]:
+def headline_trends(coverages: Sequence[Coverage]) -> dict[int, list[Trend]]:
     """By branch: the clean values of each project's metric on its machine; of each benchmark, of its newest line."""
-    coverage_list = list(coverages)
     rows = fetch(
         HEADLINES,
-        metrics=[metrics[coverage.project_id] for coverage in coverage_list],
+        metrics=[coverage.metric.name for coverage in coverages],
         window=WINDOW,
-        projects=[coverage.project_id for coverage in coverage_list],
-        branches=[coverage.branch_id for coverage in coverage_list],
-        machines=[coverage.machine_id for coverage in coverage_list],
+        projects=[coverage.project_id for coverage in coverages],
+        branches=[coverage.branch_id for coverage in coverages],
+        machines=[coverage.machine_id for coverage in coverages],
     )
-    by_project = {coverage.project_id: coverage for coverage in coverage_list}
+    by_project = {coverage.project_id: coverage for coverage in coverages}
     trends: dict[int, dict[str, Trend]] = defaultdict(dict)
     for project, series, benchmark, *arrays in rows:
         coverage = by_project[project]

@@ -188,4 +188,4 @@ def test_the_number_of_queries_does_not_grow(client: Client, slow: tuple[World, 
     made.push(8)
     made.measure()
     assert queries(client, address) == few
-    assert queries(client, f"/p/kvd/c/{made.shas[-2]}/") <= few <= 14  # the first one: which projects are private
+    assert queries(client, f"/p/kvd/c/{made.shas[-2]}/") <= few <= 12

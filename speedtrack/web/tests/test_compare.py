@@ -335,7 +335,7 @@ def test_the_number_of_queries_does_not_grow(
     made, alert = slow
     address = f"/p/kvd/compare/?base={alert.before.sha}&head={alert.commit.sha}"
     few = queries(client, address)
-    assert few <= 13
+    assert few <= 12
     other_environment(made, monkeypatch)
-    assert queries(client, f"/p/kvd/compare/?base={made.shas[0]}&head={made.shas[-1]}") <= 13
+    assert queries(client, f"/p/kvd/compare/?base={made.shas[0]}&head={made.shas[-1]}") <= 12
     assert queries(client, f"/p/kvd/compare.json?base={alert.before.sha}&head={alert.commit.sha}") <= few

@@ -159,7 +159,7 @@ def test_releases_are_entries_with_their_change(client: Client, slow: tuple[Worl
 
 
 @pytest.mark.parametrize(
-    ("address", "most"), [("/p/kvd/badge.svg?show=release", 13), ("/p/kvd/releases.atom", 17), ("/cards/p/kvd.png", 13)]
+    ("address", "most"), [("/p/kvd/badge.svg?show=release", 12), ("/p/kvd/releases.atom", 12), ("/cards/p/kvd.png", 12)]
 )
 def test_they_take_few_queries(client: Client, kvd: World, address: str, most: int) -> None:
     release(kvd, 0, "1.0")

@@ -137,13 +137,13 @@ def test_no_page_of_a_visitor_takes_many_queries(client: Client, slow: tuple[Wor
     paired = Run.objects.filter(reason="confirm").latest("pk")
     measured = Run.objects.filter(reason="push").latest("pk")
     most = {
-        "/": 14,
-        "/p/kvd/": 14,
+        "/": 11,
+        "/p/kvd/": 11,
         f"/p/kvd/timeline/get-p1/{CPU}": 12,
         f"/p/kvd/timeline/get-p1/{CPU}?part=values": 11,
         f"/p/kvd/timeline/get-p1/{CPU}.json": 12,
         f"/p/kvd/timeline/get-p1/{CPU}.csv": 11,
-        f"/p/kvd/c/{made.shas[5]}/": 13,
+        f"/p/kvd/c/{made.shas[5]}/": 11,
         "/p/kvd/sensitivity/": 5,
         "/p/kvd/alerts/?status=all": 7,
         "/alerts/?status=all": 5,

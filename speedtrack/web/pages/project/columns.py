@@ -1,14 +1,16 @@
-"""The commits of a grid: the newest of a branch, or those before one of them, with their tags."""
+"""The commits of a grid: the newest of a branch, or those before one of them, with their tags and change points."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection
 from django.db.models import Exists, OuterRef
 from django.http import Http404
 
 from speedtrack.projects.models import Branch, Commit, Position
+from speedtrack.web.pages import changes
+from speedtrack.web.scope import PageScope
 
 SHORTEST_SHA = 7
 LAST = 2**31 - 1
@@ -16,7 +18,19 @@ COLUMNS = ("id", "sha", "subject", "author_name", "unreachable_since")
 # Times as numbers: psycopg takes eleven microseconds to read one.
 COMMITS = """
     SELECT p.number, t.names, extract(epoch FROM c.committed_at)::float8, c.id, c.sha, c.subject, c.author_name,
-           c.unreachable_since
+           c.unreachable_since,
+           ARRAY(SELECT ARRAY[b.name, cp.status, a.status, cp.ratio::text,
+                              (SELECT l.number - f.number
+                                 FROM projects_position l JOIN projects_position f ON f.branch_id = l.branch_id
+                                WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id
+                                  AND f.commit_id = cp.before_id)::text]
+                   FROM alerts_changepoint cp
+                   JOIN runs_series s ON s.id = cp.series_id
+                   JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
+              LEFT JOIN alerts_alert a ON a.id = cp.alert_id
+                  WHERE cp.commit_id = c.id AND cp.status = ANY (%(visible)s)
+                    AND s.machine_id = %(machine)s AND s.metric = %(metric)s
+               ORDER BY cp.id)
       FROM projects_position p
       JOIN projects_commit c ON c.id = p.commit_id
  LEFT JOIN (SELECT sha, array_agg(name ORDER BY name) AS names
@@ -31,9 +45,18 @@ PLACE_OF = """(
        AND f.sha >= %(before)s AND f.sha < %(before)s || 'g')"""
 
 
+class Mark(NamedTuple):
+    """A change point at a cell. ``width``: how many commits may be the cause."""
+
+    status: str
+    ratio: float
+    width: int | None
+    alert_status: str | None
+
+
 @dataclass(frozen=True)
 class GridColumn:
-    """A commit of a grid at its place on the branch, with its ``tags``.
+    """A commit of a grid at its place on the branch, with its ``tags``. ``marks``: by name of the benchmark.
 
     ``pk`` and ``short`` repeat the commit's own: they are read for each cell, and properties would be slow.
     """
@@ -41,18 +64,30 @@ class GridColumn:
     number: int
     commit: Commit
     tags: tuple[str, ...]
+    marks: list[tuple[str, Mark]]
     pk: int
     short: str
 
 
-def columns_before(branch: Branch | None, before: str, count: int) -> list[GridColumn]:
+def columns_before(scope: PageScope, before: str, count: int) -> list[GridColumn]:
     """The commits of a branch before the one whose sha begins like this, or the newest ones; oldest first.
+
+    Their marks are those of the machine and the metric.
 
     Raises Http404 if there is none before it.
     """
+    branch = scope.branch
     if branch is None:
         return []
-    parameters: dict[str, Any] = {"project": branch.project_id, "branch": branch.pk, "count": count, "before": before}
+    parameters: dict[str, Any] = {
+        "project": branch.project_id,
+        "branch": branch.pk,
+        "machine": scope.machine.pk if scope.machine else None,
+        "metric": scope.metric.name,
+        "visible": list(changes.VISIBLE),
+        "count": count,
+        "before": before,
+    }
     with connection.cursor() as cursor:
         cursor.execute(COMMITS.replace("END", PLACE_OF if before else str(LAST)), parameters)
         rows = cursor.fetchall()
@@ -80,5 +115,10 @@ def end_on(branch: Branch | None, before: str) -> str:
 
 def column_of(project_id: int, number: int, tags: list[str] | None, committed_at: float, *columns: Any) -> GridColumn:
     at = datetime.fromtimestamp(committed_at, UTC)
-    commit = Commit(project_id=project_id, committed_at=at, **dict(zip(COLUMNS, columns, strict=True)))
-    return GridColumn(number, commit, tuple(tags or ()), commit.pk, commit.short)
+    *of_commit, change_points = columns
+    commit = Commit(project_id=project_id, committed_at=at, **dict(zip(COLUMNS, of_commit, strict=True)))
+    marks = [
+        (benchmark, Mark(status, float(ratio), int(width) if width else None, alert_status))
+        for benchmark, status, alert_status, ratio, width in change_points
+    ]
+    return GridColumn(number, commit, tuple(tags or ()), marks, commit.pk, commit.short)

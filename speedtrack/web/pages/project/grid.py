@@ -22,8 +22,8 @@ from speedtrack.judging.verdicts import DIFFERING, SETTLED, SIGNS, Judgement, Ru
 from speedtrack.runs.models import Series
 from speedtrack.web.addresses import timeline_path
 from speedtrack.web.drawing.charts.gaps import UNMEASURED, Gap, gaps_of
-from speedtrack.web.pages import changes, releasepoints
-from speedtrack.web.pages.project.columns import GridColumn, columns_before, end_on
+from speedtrack.web.pages import releasepoints
+from speedtrack.web.pages.project.columns import GridColumn, Mark, columns_before, end_on
 from speedtrack.web.pages.project.filters import GridFilters, TagChoices
 from speedtrack.web.pages.releasepoints import MeasuredRelease
 from speedtrack.web.scope import PageScope
@@ -107,15 +107,6 @@ class ShownSeries(NamedTuple):
     smallest: float
 
 
-class Mark(NamedTuple):
-    """A change point at a cell. ``width``: how many commits may be the cause."""
-
-    status: str
-    ratio: float
-    width: int | None
-    alert__status: str | None
-
-
 @dataclass(frozen=True)
 class RowContext:
     """What the cells of one row share.
@@ -139,7 +130,7 @@ class RowContext:
 def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: str) -> Grid:
     """The grid of a scope, without ladders; it has no rows where nothing was measured yet."""
     before = end_on(scope.branch, before)
-    path = columns_before(scope.branch, before, WINDOW)
+    path = columns_before(scope, before, WINDOW)
     all_series = shown_series(scope)
     names = list(dict.fromkeys(series.benchmark for series in all_series.values()))
     groups, smallest = suite_settings(scope, suite)
@@ -154,7 +145,7 @@ def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: st
     release = release_of(newest.values(), releases)
     commits = path[len(releases[:RELEASES]) - SHOWN :]
     gaps = gaps_of(scope.machine, [p.pk for p in commits]) if scope.machine and commits else {}
-    marks = marks_by_benchmark(scope, commits) if by_name else {}
+    marks = marks_by_benchmark(commits)
     sides = {name: sides_of_row(lines, newest[name], path, releases, release) for name, lines in by_name.items()}
     judgements = judge(
         [side for row in sides.values() for side in row.of_releases],
@@ -251,17 +242,12 @@ def breaks_of(
     return frozenset(path[at].pk for last, at in pairwise(positions) if newest[at] != newest[last])
 
 
-def marks_by_benchmark(scope: PageScope, commits: Sequence[GridColumn]) -> dict[str, dict[int, Mark]]:
+def marks_by_benchmark(commits: Iterable[GridColumn]) -> dict[str, dict[int, Mark]]:
     """The change points of the shown commits: benchmark name -> commit id -> mark."""
-    points = changes.change_points().filter(
-        commit__in=[p.pk for p in commits],
-        series__machine=scope.machine,
-        series__metric=scope.metric.name,
-        status__in=changes.VISIBLE,
-    )
     marks: dict[str, dict[int, Mark]] = defaultdict(dict)
-    for benchmark, commit, *columns in points.values_list("series__benchmark__name", "commit", *Mark._fields):
-        marks[benchmark][commit] = Mark._make(columns)
+    for column in commits:
+        for benchmark, mark in column.marks:
+            marks[benchmark][column.pk] = mark
     return marks
 
 
@@ -270,7 +256,8 @@ class RowSides:
     """What a row compares.
 
     ``of_commits``: by series and position, a clean or flagged point with the clean point before it. ``chain``: by
-    release and series, its point with that of the release before. ``since``: the newest clean point with the release.
+    shown release and series, its point with that of the release before. ``since``: the newest clean point with the
+    release.
     """
 
     of_commits: dict[tuple[int, int], TwoSides]
@@ -294,7 +281,8 @@ def sides_of_row(
     for series in (line.series_id for line in lines):
         measured = [at for at, candidate in enumerate(releases) if series in candidate.values]
         for at, before in pairwise(measured):  # the newest release comes first
-            chain[at, series] = TwoSides(series, releases[before].commit_id, releases[at].commit_id)
+            if at < RELEASES:
+                chain[at, series] = TwoSides(series, releases[before].commit_id, releases[at].commit_id)
     clean = [at for at in newest.at.tolist() if at not in newest.flags]
     since = None
     if release and clean and newest.series_id in release.values:
@@ -382,8 +370,8 @@ def measured_cell(context: RowContext, point: CellPoint, judgement: Judgement | 
     if mark is None:
         return Cell(look, "", title)
     verdict = direction_of(metric, mark.ratio)
-    is_settled = mark.alert__status in SETTLED
-    state = str(mark.alert__status) if is_settled else mark.status
+    is_settled = mark.alert_status in SETTLED
+    state = str(mark.alert_status) if is_settled else mark.status
     strength = "same" if is_settled else f"{verdict}-{2 if state == ChangePoint.Status.CONFIRMED else 1}"
     look = f"{strength} change-{state}"
     title += f"; {state}: {words_of(verdict, metric)} {numbers.change(mark.ratio)}"
