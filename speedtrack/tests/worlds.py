@@ -33,6 +33,7 @@ class StoredWorld:
     database: str
     folder: Path
     content: Any
+    places: dict[str, Path]  #: the settings that name its folders
 
     @property
     def original(self) -> Path:
@@ -101,7 +102,9 @@ def make(name: str, folder: Path) -> StoredWorld:
         with connection.cursor() as cursor:
             first_id = 1_000_000 * (1 + len(STORED))
             cursor.execute("SELECT setval(format('%%I', sequencename), %s) FROM pg_sequences", [first_id])
-        stored = StoredWorld(database, folder, BUILDS[name](settings, folder))
+        content = BUILDS[name](settings, folder)
+        places = {setting: getattr(settings, setting) for setting in ("SUITES", "MIRRORS")}
+    stored = StoredWorld(database, folder, content, places)
     shutil.copytree(folder, stored.original, symlinks=True)
     return stored
 
@@ -135,6 +138,19 @@ def world_connection(
         with django_db_blocker.unblock():
             STORED[name] = make(name, tmp_path_factory.mktemp("worlds") / name)
     stored = STORED[name]
-    with connected_to(stored.database):
+    with connected_to(stored.database), override_settings(**stored.places):
         yield copy.deepcopy(stored.content)
     stored.restore_files()
+
+
+def shared(build: Build) -> Build:
+    """A fixture of the name of a function that builds a world, which is built once where tests are rolled back."""
+    name = build.__name__
+    assert name not in BUILDS, f"two worlds are named {name}"
+    BUILDS[name] = build
+
+    def hand_out(stored_world: Any, db: None, settings: Any, tmp_path: Path) -> Any:
+        return build(settings, tmp_path) if stored_world is None else stored_world
+
+    hand_out.__doc__ = build.__doc__
+    return pytest.fixture(name=name)(hand_out)

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from speedtrack.alerts.detection import detection
-from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.settling import confirm
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import results
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 
 
 @dataclass
@@ -59,12 +59,35 @@ class World:
         raise AssertionError("the suspicions never come to rest")
 
 
-@pytest.fixture
-def world(db: None, tmp_path: Path, settings: Any) -> World:
-    builders.use_suite(settings, tmp_path / "suites")
-    world = World(builders.Repository(tmp_path / "repository"), builders.machine())
+def make_world(settings: Any, directory: Path) -> World:
+    builders.use_suite(settings, directory / "suites")
+    world = World(builders.Repository(directory / "repository"), builders.machine())
     world.shas = world.repository.commits(12)
     return world
+
+
+@pytest.fixture
+def world(db: None, tmp_path: Path, settings: Any) -> World:
+    return make_world(settings, tmp_path)
+
+
+@worlds.shared
+def steady(settings: Any, directory: Path) -> World:
+    """A world whose commits are all measured, and equally fast."""
+    world = make_world(settings, directory)
+    builders.track(world.repository)
+    world.until_quiet()
+    return world
+
+
+@worlds.shared
+def slowed(settings: Any, directory: Path) -> tuple[World, Alert]:
+    """A world with the alert that its eighth commit is slower by 30%."""
+    world = make_world(settings, directory)
+    world.factors = {world.shas[7]: 1.3}
+    builders.track(world.repository, pushed=True)
+    world.until_quiet()
+    return world, Alert.objects.get()
 
 
 def paired_runs() -> list[tuple[str, str, str]]:

@@ -21,14 +21,8 @@ from speedtrack.tests import builders
 
 from .conftest import World
 
+Slowed = tuple[World, Alert]
 INSTRUCTIONS = "counted_instructions_per_request"
-
-
-def slowed(world: World) -> Alert:
-    world.factors = {world.shas[7]: 1.3}
-    builders.track(world.repository, pushed=True)
-    world.until_quiet()
-    return Alert.objects.get()
 
 
 def push(world: World, message: str, factor: float | None = None, more: int = 0) -> str:
@@ -43,8 +37,8 @@ def push(world: World, message: str, factor: float | None = None, more: int = 0)
     return sha
 
 
-def test_a_later_change_back_fixes_the_alert(world: World) -> None:
-    alert = slowed(world)
+def test_a_later_change_back_fixes_the_alert(slowed: Slowed) -> None:
+    world, alert = slowed
     sha = push(world, "Make it fast again", 1 / 1.3, more=9)
     alert.refresh_from_db()
     assert (alert.status, alert.fixed_by.sha if alert.fixed_by else "") == ("fixed", sha)
@@ -53,16 +47,16 @@ def test_a_later_change_back_fixes_the_alert(world: World) -> None:
     assert f"{sha[:10]} brought the old level back" in event.note and "fixed on main" in event.note
 
 
-def test_half_the_way_back_is_no_fix(world: World) -> None:
-    alert = slowed(world)
+def test_half_the_way_back_is_no_fix(slowed: Slowed) -> None:
+    world, alert = slowed
     push(world, "Make it a little faster", 1 / 1.12, more=9)
     alert.refresh_from_db()
     assert alert.status == "confirmed"
     assert Alert.objects.filter(improvement=True).exists()
 
 
-def test_a_revert_is_noted_and_fixes_only_what_the_series_shows(world: World) -> None:
-    alert = slowed(world)
+def test_a_revert_is_noted_and_fixes_only_what_the_series_shows(slowed: Slowed) -> None:
+    world, alert = slowed
     sha = push(
         world, f'Revert "Change number 8"\n\nThis reverts commit {world.shas[7]}.', more=5
     )  # but nothing changed
@@ -72,8 +66,8 @@ def test_a_revert_is_noted_and_fixes_only_what_the_series_shows(world: World) ->
     assert noted.note == f"a revert, {sha[:10]}, is on main; waiting for its measurement"
 
 
-def test_a_revert_whose_measurements_show_the_old_level_is_a_fix(world: World) -> None:
-    alert = slowed(world)
+def test_a_revert_whose_measurements_show_the_old_level_is_a_fix(slowed: Slowed) -> None:
+    world, alert = slowed
     sha = push(world, f"Go back\n\nThis reverts commit {world.shas[7][:9]}.", 1 / 1.3, more=4)
     alert.refresh_from_db()
     assert (alert.status, alert.fixed_by.sha if alert.fixed_by else "") == ("fixed", sha)
@@ -140,8 +134,8 @@ def test_one_series_that_is_not_back_keeps_the_alert_open_and_every_face_says_so
     assert alert.events.count() == before, "it is noted once"
 
 
-def test_an_alert_is_not_fixed_while_its_instructions_stay(world: World) -> None:
-    alert = slowed(world)
+def test_an_alert_is_not_fixed_while_its_instructions_stay(slowed: Slowed) -> None:
+    world, alert = slowed
     stays = worse(alert, "get-p1", INSTRUCTIONS, 5.69)
     push(world, "Make it fast again", 1 / 1.3, more=9)
     alert.refresh_from_db()
@@ -153,8 +147,8 @@ def test_an_alert_is_not_fixed_while_its_instructions_stay(world: World) -> None
     assert alert.status == "fixed"
 
 
-def test_a_series_that_is_measured_no_more_is_left_to_a_person(world: World) -> None:
-    alert = slowed(world)
+def test_a_series_that_is_measured_no_more_is_left_to_a_person(slowed: Slowed) -> None:
+    world, alert = slowed
     old = of_series(alert, "server_cpu_ns_per_request").series
     gone = Machine.objects.create(name="gone", retired_at=timezone.now(), paused=True)
     environment = Environment.objects.create(machine=gone, digest="gone", facts={})
@@ -170,8 +164,8 @@ def test_a_series_that_is_measured_no_more_is_left_to_a_person(world: World) -> 
     assert sentence.endswith("on gone is measured no more, so a person has to decide about it")
 
 
-def test_a_series_that_joins_a_fixed_alert_and_is_not_back_reopens_it(world: World, django_user_model: type) -> None:
-    alert = slowed(world)
+def test_a_series_that_joins_a_fixed_alert_and_is_not_back_reopens_it(slowed: Slowed, django_user_model: type) -> None:
+    world, alert = slowed
     push(world, "Make it fast again", 1 / 1.3, more=9)
     alert.refresh_from_db()
     assert alert.status == "fixed"
@@ -193,8 +187,8 @@ def test_a_series_that_joins_a_fixed_alert_and_is_not_back_reopens_it(world: Wor
     assert alert.status == "fixed", "what a person settled stays"
 
 
-def test_what_got_better_and_is_lost_again_does_not_keep_an_alert_open(world: World) -> None:
-    alert = slowed(world)
+def test_what_got_better_and_is_lost_again_does_not_keep_an_alert_open(slowed: Slowed) -> None:
+    world, alert = slowed
     worse(alert, "set-p1", "server_cpu_ns_per_request", 0.8)
     push(world, "Make it fast again", 1 / 1.3, more=9)
     alert.refresh_from_db()
@@ -205,9 +199,9 @@ def test_what_got_better_and_is_lost_again_does_not_keep_an_alert_open(world: Wo
     ("ratio", "noise", "share", "most"),
     [(1.3, 0.0, 0.5, 0.0296), (1.3, 0.05, 0.5, 0.05), (1.3, 0.9, 0.5, 0.131), (1.012, 0.0, 0.5, 0.006)],
 )
-def test_how_much_of_a_change_may_remain(world: World, ratio: float, noise: float, share: float, most: float) -> None:
+def test_how_much_of_a_change_may_remain(slowed: Slowed, ratio: float, noise: float, share: float, most: float) -> None:
     """The smallest effect, of 3%, or the noise; but never more than a part of the change."""
-    alert = slowed(world)
+    _, alert = slowed
     cp = of_series(alert, "server_cpu_ns_per_request")
     cp.ratio = ratio
     assert resolving.tolerance(cp, noise, share) == pytest.approx(most, abs=0.0006)
@@ -225,8 +219,8 @@ def test_a_fix_names_the_branches_that_lack_it(world: World) -> None:
     assert "fixed on main, not on release" in alert.events.get(kind="fixed").note
 
 
-def test_what_a_person_settled_stays(world: World, django_user_model: type) -> None:
-    alert = slowed(world)
+def test_what_a_person_settled_stays(slowed: Slowed, django_user_model: type) -> None:
+    world, alert = slowed
     ada = django_user_model.objects.create(username="ada")  # type: ignore[attr-defined]
     triage.decide(alert, Decision("confirmed", "expected", None, "meant"), ada)
     push(world, "Make it fast again", 1 / 1.3, more=9)

@@ -1,1 +1,1 @@
-from speedtrack.alerts.tests.conftest import world  # noqa: F401  (a fixture)
+from speedtrack.alerts.tests.conftest import steady, world  # noqa: F401  (fixtures)

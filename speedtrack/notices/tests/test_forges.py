@@ -26,14 +26,17 @@ from speedtrack.tests import builders
 CONTEXT = "speedtrack/tiny"
 
 
+@pytest.fixture
+def world(steady: World) -> World:
+    return steady
+
+
 @pytest.fixture(params=["github", "gitlab", "gitea"])
 def forge(request: pytest.FixtureRequest, world: World, settings: Any) -> Iterator[Forge]:
     """A forge with a channel of the project, whose history is measured already."""
-    project = builders.track(world.repository).project
-    world.until_quiet()
     forge = Forge(request.param)
     with serving(Receiver(forge.answer), settings) as receiver:
-        channel(project, forge.kind, receiver.url, "ann/kvd")
+        channel(Project.objects.get(), forge.kind, receiver.url, "ann/kvd")
         yield forge
 
 

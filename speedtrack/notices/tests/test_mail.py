@@ -3,6 +3,7 @@ import email.policy
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from django.test import Client
 from speedtrack.accounts.models import PersonToken, Scope
 from speedtrack.accounts.tokens import issue
 from speedtrack.alerts.models import Alert, AlertEvent
-from speedtrack.alerts.tests.conftest import World
+from speedtrack.alerts.tests.conftest import make_world
 from speedtrack.notices import sending
 from speedtrack.notices.mail import subject_of
 from speedtrack.notices.models import Outbox, Subscriber
@@ -25,7 +26,7 @@ from speedtrack.notices.tests.servers import Mailbox, serving
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import MachineEvent
 from speedtrack.tasks.notify import notify
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 
 
 @pytest.fixture
@@ -34,13 +35,20 @@ def mailbox(settings: Any) -> Iterator[Mailbox]:
         yield mailbox
 
 
-@pytest.fixture
-def alert(world: World) -> Alert:
+@worlds.shared
+def announced(settings: Any, directory: Path) -> Alert:
+    """An alert of which two subscribers are to be told."""
+    world = make_world(settings, directory)
     world.shas.append(world.repository.commit("Make reads <b>safe</b>\nSubject: forged"))
     world.factors = {world.shas[12]: 1.4}
     builders.track(world.repository, emails=["dev@example.org", "ops@example.org"])
     world.until_quiet()
     return Alert.objects.get()
+
+
+@pytest.fixture
+def alert(announced: Alert) -> Alert:
+    return announced
 
 
 def test_each_subscriber_gets_one_mail_over_smtp(alert: Alert, mailbox: Mailbox) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.http import HttpResponse
@@ -124,25 +123,16 @@ def measured(settings: Any, directory: Path) -> World:
     return made
 
 
-worlds.BUILDS.update(kvd=measured, slow=slowed)
-
-
-@pytest.fixture
-def kvd(stored_world: World | None, db: None, settings: Any, tmp_path: Path) -> World:
+@worlds.shared
+def kvd(settings: Any, directory: Path) -> World:
     """Four measured commits. Where tests use it, their conftest imports it."""
-    if stored_world is None:
-        return measured(settings, tmp_path)
-    builders.use_suite(settings, stored_world.repository.path.parent / "suites")
-    return stored_world
+    return measured(settings, directory)
 
 
-@pytest.fixture
-def slow(stored_world: tuple[World, Alert] | None, db: None, settings: Any, tmp_path: Path) -> tuple[World, Alert]:
+@worlds.shared
+def slow(settings: Any, directory: Path) -> tuple[World, Alert]:
     """Eight measured commits; the sixth made the server 20% slower, and an alert says so."""
-    if stored_world is None:
-        return slowed(settings, tmp_path)
-    builders.use_suite(settings, stored_world[0].repository.path.parent / "suites")
-    return stored_world
+    return slowed(settings, directory)
 
 
 @contextmanager
