@@ -178,7 +178,8 @@ interface MarkPlace {
   lined: boolean;
 }
 
-function colourOfChange({ look }: Change, colours: Colours): string {
+/** The colour of a change; that of secondary text once its alert is settled. */
+export function colourOfChange({ look }: Change, colours: Colours): string {
   return look === "settled" ? colours.soft : colours[look];
 }
 

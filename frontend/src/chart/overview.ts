@@ -2,6 +2,7 @@
 import { placeX, type Timeline } from "../timeline/document";
 import { type DrawnLine, layOut, type Range } from "../timeline/layout";
 import { pageColours } from "./colours";
+import { colourOfChange } from "./overlays";
 import { colourOf } from "./datasets";
 import * as draw from "./draw";
 
@@ -85,7 +86,7 @@ function pictureOf(
     }
   }
   for (const one of timeline.changes) {
-    ctx.fillStyle = one.worse ? colours.worse : colours.better;
+    ctx.fillStyle = colourOfChange(one, colours);
     const x = toPixel(canvas, limits, placeX(timeline, timeline.shown[one.shown]!.path, one.at));
     ctx.fillRect(x - 1, one.worse ? 0 : height - 5, 2, 5);
   }

@@ -52,7 +52,10 @@ class SeriesSensitivity(models.Model):
             return "ten pairs confirm no smaller one"
         if self.smallest <= SAME * self.smallest_effect:
             return "smaller ones do not count here"
-        return f"its runs differ by {self.between:.2%}" if self.between is not None else ""
+        if self.between is None or self.within is None:
+            return ""
+        by_runs = f"its runs differ by {self.between:.2%}", f"the error of a run is {self.within:.2%}"
+        return by_runs[self.between < self.within]
 
     @property
     def limit(self) -> float:

@@ -98,8 +98,8 @@ def comparison_cells(page: CommitPage, result: SeriesResult) -> SafeString:
 
 
 def change_badge(change: ChangePoint | ShownChange, ratio: str = "") -> SafeString:
-    text = f"{change.status} {ratio}".rstrip()
-    return format_html(' <span class="badge {}">{}</span>', badge(change), text)
+    classes = badge(change)
+    return format_html(' <span class="badge {}">{}</span>', classes, f"{classes.split()[0]} {ratio}".rstrip())
 
 
 def timeline_query(page: CommitPage) -> str:

@@ -44,7 +44,7 @@ def test_the_noisy_ones_are_named_with_reason_and_remedy(client: Client, noisy: 
     assert "get-p1" in others and "get-p1" not in worth
     assert "steal in 40% of its trials" in worth and "the hypervisor takes time away" in worth
     assert "more trials will not help" in worth
-    assert re.search(r"The sharpest, .*?: <strong>[0-9.]+%</strong> would be seen within \d commits?; \w+", page)
+    assert re.search(r"The sharpest, .*?: <strong>[0-9.]+%</strong> would be seen within \d commits? because \w+", page)
 
 
 def test_the_series_are_sorted_by_what_they_show(client: Client, noisy: World) -> None:
