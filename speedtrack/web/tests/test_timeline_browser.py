@@ -235,7 +235,7 @@ def test_lines_and_axes_are_chosen(shown: tuple[World, Alert, str], chromium: Br
     assert complaints == []
 
 
-def test_an_embedded_chart_stays_legible(shown: tuple[World, Alert, str], chromium: Browser) -> None:
+def test_an_embedded_chart_stays_legible(shown: tuple[World, Alert, str], chromium: Browser) -> None:  # noqa: F811
     _, _, url = shown
     for width in (320, 479, 480, 700, 1280):
         page = watched(chromium, width, [])
