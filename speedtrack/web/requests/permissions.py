@@ -99,7 +99,7 @@ RULES: dict[str, Rule] = {
     **rules(Rule(), "queue", "search", "search-values", "machines", "machine-values"),
     **rules(Rule(), "ladders", "ladders-values", "all-alerts", "all-alerts-values", "all-alerts-feed", "all-gains"),
     **rules(Rule(), "project", "project-values", "timeline", "timeline-values", "lines", "commit", "latency"),
-    **rules(Rule(), "releases", "releases-feed", "releases-values"),
+    **rules(Rule(), "releases", "releases-feed", "releases-values", "story", "story-text"),
     **rules(Rule(), "compare", "compare-values", "compare-picture"),
     **rules(Rule(), "alerts", "alerts-values", "alerts-feed", "changes-feed", "gains"),
     **rules(Rule(), "sensitivity", "sensitivity-values"),

@@ -16,6 +16,7 @@ from speedtrack.web.drawing.small.plots import FOREST_WIDTH, Whisker
 from speedtrack.web.pages.compare.page import ComparePage
 from speedtrack.web.pages.compare.sides import NearCommit
 from speedtrack.web.pages.releases import BenchmarkTable, ReleaseCell, ReleasesPage
+from speedtrack.web.pages.story.page import StoryPage
 from speedtrack.web.templatetags.show import explained
 from speedtrack.web.templatetags.tables import flags_badge
 
@@ -71,6 +72,13 @@ def whisker_svg(row: ComparedRow, at: Whisker, unchanged_x: float) -> str:
         f'role="img" aria-label="{label}"><path class="one" d="M{unchanged_x} 0v{HEIGHT}"/>'
         f'<path class="whisker" d="M{at.low} 11H{at.high}"/>{mark}</svg>'
     )
+
+
+@register.simple_tag
+def story_plot(page: StoryPage, row: ComparedRow, whisker: Whisker) -> SafeString:
+    """The place of a benchmark in the chart of a story."""
+    assert page.forest
+    return mark_safe(whisker_svg(row, whisker, page.forest.one))  # noqa: S308 - numbers and our words
 
 
 def badges(row: ComparedRow) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Min, QuerySet
 from django.db.models.functions import TruncMonth
 from django.http import Http404
 from django.utils import timezone
@@ -58,22 +58,23 @@ def first_moment(at: datetime) -> datetime:
 
 
 def confirmed_steps(project: Project | None, access: Access) -> QuerySet[ChangePoint]:
-    """Confirmed steps whose alert nobody found to be false, each with the ``month`` of its commit."""
+    """Confirmed steps whose alert nobody found to be false."""
     steps = changes.change_points().filter(status=ChangePoint.Status.CONFIRMED, kind=ChangePoint.Kind.STEP)
     own: dict[str, Any] = {"series__project": project} if project else {}
-    dated = steps.filter(**own).exclude(alert__status=Alert.Status.INVALID)
-    return access.among(dated, "series__project").annotate(month=TruncMonth("commit__committed_at", tzinfo=UTC))
+    return access.among(steps.filter(**own).exclude(alert__status=Alert.Status.INVALID), "series__project")
 
 
 def months_of(confirmed: QuerySet[ChangePoint]) -> list[datetime]:
     """The months with gains, the oldest first."""
-    kinds = confirmed.order_by().values_list("month", "series__metric", Q(ratio__gt=1)).distinct()
-    return sorted({month for month, metric, is_up in kinds if not METRICS[metric].is_worse(2.0 if is_up else 0.5)})
+    month = TruncMonth("commit__committed_at", tzinfo=UTC)
+    extremes = confirmed.order_by().values_list(month, "series__metric").annotate(Min("ratio"), Max("ratio"))
+    return sorted({month for month, metric, *ratios in extremes if not all(map(METRICS[metric].is_worse, ratios))})
 
 
 def gains_of(confirmed: QuerySet[ChangePoint], month: datetime) -> list[ChangeGroup]:
     """By cause: the gains of a month, the largest first. Fewer instructions alone come after what got faster."""
-    steps = confirmed.filter(month=month).order_by("-pk")[:MOST]
+    of_month = confirmed.filter(commit__committed_at__year=month.year, commit__committed_at__month=month.month)
+    steps = of_month.order_by("-pk")[:MOST]
     groups = changes.groups_of(step for step in steps if not step.is_slowdown)
     return sorted(groups, key=rank_of)
 
