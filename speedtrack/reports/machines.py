@@ -20,7 +20,9 @@ from speedtrack.runs.models import Alarm, Canary, CanaryCheck, Environment, Mach
 from speedtrack.runs.queue.jobs import members_of
 from speedtrack.runs.results import environments
 from speedtrack.runs.results.environments import ChangedFact
-from speedtrack.runs.scheduling import order, standing
+from speedtrack.runs.scheduling import order, soundness, standing
+from speedtrack.runs.scheduling.soundness import Soundness
+from speedtrack.runs.scheduling.standing import Standing
 
 CHECKS = 60
 EVENTS = 30
@@ -193,6 +195,7 @@ def machine_details(machine: Machine, access: Access) -> MachineDetails:
         machine,
         state=stands.state,
         why=stands.sentence,
+        health=soundness_by(history, machine, stands, access).words,
         environment=history.environment,
         shares=list(map(ShareDocument.of, history.shares)),
         alarms=list(map(AlarmDocument.of, history.alarms)),
@@ -204,12 +207,24 @@ def machine_details(machine: Machine, access: Access) -> MachineDetails:
     )
 
 
+def soundness_by(history: MachineHistory, machine: Machine, stands: Standing, access: Access) -> Soundness:
+    """Whether a machine is sound, by its history as far as the caller sees it."""
+    if history.is_secret:
+        return soundness.of_machine(machine, stands, access.hidden)
+    newest = history.checks[-1].check if history.checks else None
+    return soundness.soundness_of(stands, history.canary is not None, newest)
+
+
 def machine_documents(rows: Iterable[Machine], access: Access) -> list[MachineDocument]:
     machines = list(rows)
     keep_secret(machines, access)
     standings = standing.of_machines(machines)
-    stated = ((machine, standings[machine.pk]) for machine in machines)
-    return [MachineDocument.of(machine, state=stands.state, why=stands.sentence) for machine, stands in stated]
+    sound = soundness.of_machines(machines, standings, access.hidden)
+    stated = ((machine, standings[machine.pk], sound[machine.pk].words) for machine in machines)
+    return [
+        MachineDocument.of(machine, state=stands.state, why=stands.sentence, health=health)
+        for machine, stands, health in stated
+    ]
 
 
 def shifts_of(machine: Machine, access: Access) -> QuerySet[ChangePoint]:

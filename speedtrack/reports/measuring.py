@@ -40,6 +40,7 @@ class MachineDocument(Document):
     pool: str = Field(description="machines of equal hardware; empty: it is its own pool")
     state: str = Field(description="what it does now, as on its page, such as `idle`, `working` or `waiting`")
     why: Text = Field(description="why it takes no run now, as a sentence; empty if it takes runs")
+    health: Text = Field(description="whether it is sound, by its canary, or what is wrong")
     is_paused: Annotated[bool, From("paused")] = Field(description="it gets no new work")
     quarantined_at: Time | None = Field(description="since when its canary has moved, so that it gets canary runs only")
     quarantined_why: Text

@@ -19,6 +19,7 @@ from speedtrack.reports.machines import (
     TimeShare,
     history_of,
     keep_secret,
+    soundness_by,
 )
 from speedtrack.runs.models import (
     Alarm,
@@ -32,7 +33,7 @@ from speedtrack.runs.models import (
 )
 from speedtrack.runs.queue.jobs import members_of
 from speedtrack.runs.results import environments
-from speedtrack.runs.scheduling import standing
+from speedtrack.runs.scheduling import soundness, standing
 from speedtrack.web.drawing.small.plots import CanaryDot, CanaryPlot
 from speedtrack.web.pages.running import queue
 from speedtrack.web.pages.running.facts import FactGroups
@@ -40,8 +41,6 @@ from speedtrack.web.pages.running.queue import MachineWork
 from speedtrack.web.requests.formats import rows_of
 
 LISTED_RUNS = 12
-#: States of a machine of which its page has a part.
-TOLD_APART = ("outside", "quarantine", "refused", "unable")
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,8 @@ class MachinePage:
 
     @property
     def why(self) -> str:
-        """Why the machine takes no run, as a sentence; empty if the page says it elsewhere, with its remedy."""
-        return "" if self.work.health in TOLD_APART else self.work.standing.sentence
+        """Why a sound machine takes no run, as a sentence. What is wrong with it is the first line of the page."""
+        return self.work.standing.sentence if self.work.health in soundness.MEASURING else ""
 
     @property
     def facts(self) -> FactGroups:
@@ -102,6 +101,7 @@ def load(name: str, access: Access) -> MachinePage:
     work.queued = getattr(machine, "queued")  # noqa: B009 (an annotation)
     keep_secret([machine], access)
     history = history_of(machine, access)
+    work.soundness = soundness_by(history, machine, work.standing, access)
     checks, canary = history.checks, history.canary
     ended_runs = Run.objects.filter(machine=machine, canary=None, status__in=(Status.SUCCEEDED, Status.FAILED))
     ended_runs = ended_runs.filter(ended_at__isnull=False)  # as the index of ended runs has it

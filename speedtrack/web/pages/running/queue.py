@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from django.db import connection
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -18,12 +19,13 @@ from speedtrack.runs.models import Environment, Machine, Run, Status
 from speedtrack.runs.queue import estimates
 from speedtrack.runs.queue.estimates import DurationEstimate, Total
 from speedtrack.runs.queue.progress import Progress, progress_of
-from speedtrack.runs.scheduling import standing, states
+from speedtrack.runs.scheduling import soundness, standing, states
+from speedtrack.runs.scheduling.soundness import Soundness
 from speedtrack.runs.scheduling.standing import Standing
 from speedtrack.web.pages.running.live import stream_of_queue
 
 WAITING = 12  # waiting runs listed per machine
-FAILURES = 15
+FAILURES, ENDED = 15, 15
 RELATED = ("project", "commit", "base", "machine")
 HEAVY = ("machine__facts", "commit__parents", "commit__reverts")
 # A few rows of each machine from the beginning of an index, however many runs there are.
@@ -35,6 +37,14 @@ NEXT_WAITING = """
       JOIN projects_project p ON p.id = next.project_id
       JOIN projects_commit c ON c.id = next.commit_id
   ORDER BY next.priority DESC, next.rank DESC, next.id
+"""
+# The newest ended runs of each machine, without those of its canary, from the end of an index.
+NEWEST_ENDED = """
+    SELECT ended.id
+      FROM unnest(%s::bigint[]) m(id) CROSS JOIN LATERAL (
+        SELECT r.id FROM runs_run r
+         WHERE r.machine_id = m.id AND r.ended_at IS NOT NULL AND r.canary_id IS NULL AND r.project_id <> ALL (%s)
+      ORDER BY r.ended_at DESC LIMIT %s) ended
 """
 
 
@@ -76,6 +86,7 @@ class MachineWork:
     machine: Machine
     environment_since: datetime | None
     standing: Standing
+    soundness: Soundness | None = None
     running: Run | None = None
     progress: Progress | None = None
     waiting: list[tuple[WaitingRun | None, ExpectedRun | None]] = field(default_factory=list)
@@ -104,8 +115,28 @@ class MachineWork:
 class QueuePage:
     machines: list[MachineWork]
     failed_or_lost: list[Run]
+    ended: list[Run]
     stream: str
     version: str
+
+    @property
+    def queued(self) -> int:
+        return sum(work.queued for work in self.machines)
+
+    @property
+    def sentence(self) -> str:
+        """What waits, and for what."""
+        busy = sum(work.running is not None or work.is_secret for work in self.machines)
+        names = ", ".join(work.machine.name for work in self.machines if work.queued)
+        measured = f"{busy} {'is' if busy == 1 else 'are'} being measured" if busy else "none is being measured"
+        if self.queued:
+            return f"{self.queued} run{' waits' if self.queued == 1 else 's wait'} for {names}; {measured}"
+        return f"No run waits; {measured}"
+
+    @property
+    def waiting_since(self) -> datetime | None:
+        """When the oldest of the listed runs that the caller may see was queued."""
+        return min((run.created for work in self.machines for run, _ in work.waiting if run), default=None)
 
 
 def load(access: Access) -> QueuePage:
@@ -115,13 +146,15 @@ def load(access: Access) -> QueuePage:
     in_service = [machine for machine in machines if not machine.retired_at and not machine.outside]
     next_runs = waiting_runs([machine.pk for machine in in_service])
     works = expected_works(in_service, active, next_runs, access)
-    return QueuePage(works, failed_or_lost(access), stream_of_queue(), version)
+    ended = ended_runs([machine.pk for machine in machines], access)
+    return QueuePage(works, failed_or_lost(access), ended, stream_of_queue(), version)
 
 
 def shown_machines(access: Access) -> list[Machine]:
     """All machines. ``since``: when their environments were seen first."""
     since = Environment.objects.filter(machine=OuterRef("pk")).order_by("-pk").values("created")[:1]
-    machines: list[Machine] = list(Machine.objects.defer("facts").annotate(since=Subquery(since)).order_by("name"))
+    rows = standing.with_work(Machine.objects.defer("facts").annotate(since=Subquery(since)))
+    machines: list[Machine] = list(rows.order_by("name"))
     keep_secret(machines, access)
     return machines
 
@@ -143,7 +176,7 @@ def counted_work(access: Access) -> list[MachineWork]:
     machines = standing.with_work(Machine.objects.defer("facts")).annotate(queued=waiting_count()).order_by("name")
     standings = standing.of_machines(machines)
     works = [
-        MachineWork(machine, None, standings[machine.pk], running.get(machine.pk), queued=machine.queued)
+        MachineWork(machine, None, standings[machine.pk], running=running.get(machine.pk), queued=machine.queued)
         for machine in machines
     ]
     for work in works:
@@ -163,10 +196,12 @@ def expected_works(
     progress = progress_of(list(running.values()), expected)
     totals = estimates.totals(learned, Run.objects.filter(status=Status.QUEUED))
     standings, machine_works = standing.of_machines(machines), []
+    sound = soundness.of_machines(machines, standings, access.hidden)
     for machine in machines:
         total = totals.get(machine.pk, Total(0, None))
         since = getattr(machine, "since")  # noqa: B009 (an annotation)
-        work = MachineWork(machine, since, standings[machine.pk], running.get(machine.pk), queued=total.runs)
+        work = MachineWork(machine, since, standings[machine.pk], sound[machine.pk], running.get(machine.pk))
+        work.queued = total.runs
         work.progress = progress.get(work.running.pk) if work.running else None
         starts_at = estimate_ends(work, expected, total.seconds)
         for run, expectation in expected_runs(next_runs.get(machine.pk, []), expected, starts_at):
@@ -178,7 +213,8 @@ def expected_works(
 
 def work_of(machine: Machine, access: Access) -> MachineWork:
     """What one machine measures now."""
-    work = MachineWork(machine, None, standing.of_machine(machine), active_runs().filter(machine=machine).first())
+    stands = standing.of_machine(machine)
+    work = MachineWork(machine, None, stands, running=active_runs().filter(machine=machine).first())
     work.hide(access)
     return work
 
@@ -237,3 +273,10 @@ def failed_or_lost(access: Access) -> list[Run]:
     lost = Q(status=Status.QUEUED, attempt__gt=0)
     runs = access.among(Run.objects.filter(Q(status=Status.FAILED) | lost)).select_related(*RELATED).defer(*HEAVY)
     return list(runs.order_by(F("started_at").desc(nulls_last=True))[:FAILURES])
+
+
+def ended_runs(machine_ids: list[int], access: Access) -> list[Run]:
+    """The runs that ended last, on whichever machine."""
+    newest = RawSQL(NEWEST_ENDED, [machine_ids, list(access.hidden), ENDED])  # noqa: S611 - a constant
+    runs = Run.objects.filter(pk__in=newest).select_related(*RELATED).defer(*HEAVY)
+    return list(runs.order_by("-ended_at")[:ENDED])
