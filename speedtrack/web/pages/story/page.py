@@ -14,12 +14,13 @@ from speedtrack.judging.sides import Between, ComparedRow, total_of_rows
 from speedtrack.judging.totals import Total
 from speedtrack.judging.verdicts import ORDER, Ruling, words_of
 from speedtrack.projects.models import Branch, Commit, Position, Project
+from speedtrack.reports.readings.choices import named_or_default
 from speedtrack.runs.models import Machine
 from speedtrack.web.drawing.small.plots import Forest, Whisker
 from speedtrack.web.pages import changes, releases
 from speedtrack.web.pages.compare.page import between_sides
 from speedtrack.web.pages.compare.sides import AskedSides, BothSides, measured_by, sides_of
-from speedtrack.web.scope import named_or_default, project_or_404, usual_metric
+from speedtrack.web.scope import project_or_404, usual_metric
 
 LARGEST = 5  # losses, and gains
 DRAWN = 40  # benchmarks of the chart
@@ -101,7 +102,7 @@ class StoryPage:
 
 
 def sized(ratio: float, interval: tuple[float, float] | None) -> str:
-    return numbers.change(ratio) + (f" ({numbers.change_interval(*interval)})" if interval else "")
+    return numbers.change(ratio) + (f" ({numbers.change_interval(ratio, *interval)})" if interval else "")
 
 
 def load(slug: str, query: QueryDict, access: Access) -> StoryPage:
