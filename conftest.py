@@ -233,6 +233,7 @@ def django_db_modify_db_settings(django_db_modify_db_settings: None, django_db_b
 
     with django_db_blocker.unblock():
         worlds.use_migrated_database()
+        worlds.empty_quickly()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -22,7 +21,7 @@ from speedtrack.monitoring.models import Heartbeat
 from speedtrack.projects.models import Annotation, Branch, Project
 from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Machine, Run
-from speedtrack.web.tests.world import CPU, HOSTILE, World, slowed
+from speedtrack.web.tests.world import CPU, HOSTILE, World, slow  # noqa: F401
 
 ODD = {
     "int": ["0", "2147483648", "9223372036854775807", "9223372036854775808", "9" * 20, "9" * 400, "9" * 5000],
@@ -270,10 +269,11 @@ HEADERS = [
 
 @pytest.fixture
 def clients(
-    db: None, settings: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    slow: tuple[World, Alert],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[tuple[Client, dict[str, str]]]:
     """A visitor who is logged in, and right values for the parts of an address."""
-    made, alert = slowed(settings, tmp_path)
+    made, alert = slow
     Beating(DISPATCHER, every_s=5).beat()  # /readyz answers 503 without it
     monkeypatch.setattr(heartbeats, "LATE_S", 3600)  # the test may take longer than a dispatcher may be silent
     Beating(DISPATCHER, every_s=5).beat()  # /readyz answers 503 without it,
@@ -302,7 +302,7 @@ def right_parts(made: World, alert: Alert, run: Run) -> dict[str, str]:
         "profiles pk": "1",
         "p pk": "1",
         "bisections pk": "1",
-        "annotations pk": "1",
+        "annotations pk": str(Annotation.objects.get().pk),
         "number": "1",
         "kind": "webhook",
         "action": "pause",

@@ -80,14 +80,19 @@ def steady(settings: Any, directory: Path) -> World:
     return world
 
 
+def make_slowed(settings: Any, directory: Path, at: int, **wishes: Any) -> tuple[World, Alert]:
+    """A world with the alert that one of its commits is slower by 30%. ``wishes``: how it is tracked."""
+    world = make_world(settings, directory)
+    world.factors = {world.shas[at]: 1.3}
+    builders.track(world.repository, pushed=True, **wishes)
+    world.until_quiet()
+    return world, Alert.objects.get()
+
+
 @worlds.shared
 def slowed(settings: Any, directory: Path) -> tuple[World, Alert]:
     """A world with the alert that its eighth commit is slower by 30%."""
-    world = make_world(settings, directory)
-    world.factors = {world.shas[7]: 1.3}
-    builders.track(world.repository, pushed=True)
-    world.until_quiet()
-    return world, Alert.objects.get()
+    return make_slowed(settings, directory, at=7)
 
 
 def paired_runs() -> list[tuple[str, str, str]]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +22,11 @@ from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import Run, Series
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.requests import byhand
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 
-from .conftest import World
+from .conftest import World, make_slowed
 
+Slowed = tuple[World, Alert]
 MAIL = ["dev@example.org"]
 
 
@@ -33,10 +35,16 @@ def ada(db: None) -> User:
     return User.objects.create_user("ada")
 
 
-def slowed(world: World, by: float = 1.3, at: int = 7, **wishes: Any) -> Alert:
-    """The alert of a slowdown that was pushed."""
-    world.factors = {world.shas[at]: by}
-    builders.track(world.repository, pushed=True, **wishes)
+@worlds.shared
+def mailed_slowdown(settings: Any, directory: Path) -> Slowed:
+    """The world of ``slowed``, with somebody who is told."""
+    return make_slowed(settings, directory, at=7, emails=MAIL)
+
+
+def improved(world: World) -> Alert:
+    """The alert of an improvement that was pushed, with somebody who is told."""
+    world.factors = {world.shas[7]: 0.75}
+    builders.track(world.repository, pushed=True, emails=MAIL)
     world.until_quiet()
     return Alert.objects.get()
 
@@ -67,22 +75,22 @@ def kinds(alert: Alert) -> list[str]:
     return list(alert.events.order_by("id").values_list("kind", flat=True))
 
 
-def test_what_moves_together_is_told_with_one_event(world: World) -> None:
-    alert = slowed(world)
+def test_what_moves_together_is_told_with_one_event(slowed: Slowed) -> None:
+    _, alert = slowed
     assert alert.change_points.count() == 2
     assert kinds(alert) == ["raised"]
 
 
-def test_what_is_confirmed_later_makes_the_alert_grow(world: World) -> None:
-    alert = slowed(world)
+def test_what_is_confirmed_later_makes_the_alert_grow(slowed: Slowed) -> None:
+    _, alert = slowed
     confirmed(alert, "set-p1", 1.1)
     raising.raise_alerts()
     assert kinds(alert) == ["raised", "grew"]
     assert "set-p1, Server CPU per request" in alert.events.latest("id").note
 
 
-def test_an_improvement_beside_a_slowdown_belongs_to_the_same_alert(world: World) -> None:
-    alert = slowed(world)
+def test_an_improvement_beside_a_slowdown_belongs_to_the_same_alert(slowed: Slowed) -> None:
+    _, alert = slowed
     better = confirmed(alert, "set-p1", 0.9)
     raising.raise_alerts()
     better.refresh_from_db()
@@ -91,7 +99,7 @@ def test_an_improvement_beside_a_slowdown_belongs_to_the_same_alert(world: World
 
 
 def test_the_first_slowdown_beside_an_improvement_is_told(world: World) -> None:
-    alert = slowed(world, by=0.75, emails=MAIL)
+    alert = improved(world)
     assert alert.improvement and not Outbox.objects.exists()
     confirmed(alert, "set-p1", 1.1)
     world.until_quiet()
@@ -103,7 +111,7 @@ def test_the_first_slowdown_beside_an_improvement_is_told(world: World) -> None:
 def test_a_slowdown_that_joins_an_improvement_is_no_second_mail_to_who_was_told(world: World) -> None:
     subscriber = Subscriber.objects.create(email="both@example.org", own_commits=False)
     Subscription.objects.create(subscriber=subscriber, direction=Subscription.Direction.BOTH)
-    alert = slowed(world, by=0.75, emails=MAIL)
+    alert = improved(world)
     assert recipients() == {"both@example.org": 1}
     confirmed(alert, "set-p1", 0.9)
     world.until_quiet()
@@ -117,9 +125,9 @@ def recipients() -> Counter[str]:
     return Counter(Outbox.objects.values_list("recipient", flat=True))
 
 
-def test_the_other_way_of_the_same_series_is_another_alert(world: World) -> None:
+def test_the_other_way_of_the_same_series_is_another_alert(slowed: Slowed) -> None:
     """A slowdown and its fix may both lie in one range of commits that could not be narrowed."""
-    alert = slowed(world)
+    world, alert = slowed
     Alert.objects.filter(pk=alert.pk).update(before=commit(world, 2), commit=commit(world, 9))
     ChangePoint.objects.filter(alert=alert).update(before=commit(world, 2), commit=commit(world, 9))
     mine = alert.change_points.get(series__metric="server_cpu_ns_per_request")
@@ -144,8 +152,8 @@ def commit(world: World, place: int) -> Commit:
 
 
 @pytest.mark.parametrize("status", ["expected", "invalid", "fixed"])
-def test_more_data_opens_nothing_that_a_person_settled(world: World, ada: User, status: str) -> None:
-    alert = slowed(world, emails=MAIL)
+def test_more_data_opens_nothing_that_a_person_settled(mailed_slowdown: Slowed, ada: User, status: str) -> None:
+    world, alert = mailed_slowdown
     triage.decide(alert, Decision("confirmed", status, None, "known"), ada)
     late = confirmed(alert, "set-p1", 1.1)
     world.until_quiet()
@@ -157,8 +165,8 @@ def test_more_data_opens_nothing_that_a_person_settled(world: World, ada: User, 
     assert Alert.objects.count() == 1 and mailed() == ["raised", "decided"]
 
 
-def test_a_new_look_at_a_settled_line_changes_nothing(world: World, ada: User) -> None:
-    alert = slowed(world, emails=MAIL)
+def test_a_new_look_at_a_settled_line_changes_nothing(mailed_slowdown: Slowed, ada: User) -> None:
+    world, alert = mailed_slowdown
     triage.decide(alert, Decision("confirmed", "invalid", None, "the machine was warm"), ada)
     Series.objects.update(undetected_since="2026-01-01T00:00Z")
     world.until_quiet()
@@ -292,8 +300,8 @@ def test_the_database_refuses_such_mutes(world: World, changes: dict[str, Any], 
         Mute.objects.create(project=project, **{**good, **changes})
 
 
-def test_settling_twice_raises_once(world: World) -> None:
-    alert = slowed(world, emails=MAIL)
+def test_settling_twice_raises_once(mailed_slowdown: Slowed) -> None:
+    _, alert = mailed_slowdown
     for _ in range(3):
         confirm.step()
     assert list(Alert.objects.all()) == [alert]

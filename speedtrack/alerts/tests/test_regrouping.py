@@ -1,5 +1,8 @@
 """What people know better: another commit, two causes in one alert, one cause in two."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
@@ -7,9 +10,9 @@ from django.db import IntegrityError, transaction
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.triage import raising, regrouping, triage
 from speedtrack.alerts.triage.triage import Decision, Stale
-from speedtrack.tests import builders
+from speedtrack.tests import worlds
 
-from .conftest import World
+from .conftest import World, make_slowed
 
 
 @pytest.fixture
@@ -17,12 +20,20 @@ def ada(db: None) -> User:
     return User.objects.create_user("ada")
 
 
+@worlds.shared
+def early(settings: Any, directory: Path) -> tuple[World, Alert]:
+    """A world with the alert that its fifth commit is slower by 30%, so that there is room after it."""
+    return make_slowed(settings, directory, at=4)
+
+
 @pytest.fixture
-def alert(world: World) -> Alert:
-    world.factors = {world.shas[4]: 1.3}
-    builders.track(world.repository, pushed=True)
-    world.until_quiet()
-    return Alert.objects.get()
+def world(early: tuple[World, Alert]) -> World:
+    return early[0]
+
+
+@pytest.fixture
+def alert(early: tuple[World, Alert]) -> Alert:
+    return early[1]
 
 
 def second(world: World, alert: Alert, place: int = 9) -> Alert:

@@ -7,9 +7,9 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import pytest
 from django.contrib.auth.models import User
 from django.http import HttpResponseBase
 from django.test import Client
@@ -31,7 +31,7 @@ from speedtrack.processes.live.subjects import look
 from speedtrack.projects.models import Annotation, Commit, Delivery, Project, Tag
 from speedtrack.runs import tickets
 from speedtrack.runs.models import Alarm, Machine, MachineEvent, Profile, Run, Status
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 from speedtrack.web.requests.permissions import RULES, Need
 from speedtrack.web.tests.world import CPU, World, slowed, world
 
@@ -73,13 +73,13 @@ class Den:
                 yield name, reverse(name, kwargs=named), "slug" in parts or RULES[name].of is not None
 
 
-@pytest.fixture
-def den(db: None, settings: Any, tmp_path: Any) -> Den:
-    made, alert = slowed(settings, tmp_path)
+@worlds.shared
+def den(settings: Any, directory: Path) -> Den:
+    made, alert = slowed(settings, directory)
     made.push(2)
     failed = made.fail(f"{PLANTED} failed")
     bisecting.start(made.commit(0), made.commit(-1), made.machines[0])
-    other = world(settings, tmp_path / "other", commits=2, name="open")
+    other = world(settings, directory / "other", commits=2, name="open")
     for machine in other.machines:
         builders.work(machine, other.speed)
     assert Run.objects.filter(project=made.project, status=Status.QUEUED).exists()
