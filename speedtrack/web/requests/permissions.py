@@ -99,7 +99,9 @@ RULES: dict[str, Rule] = {
     **rules(Rule(), "home", "home-values", "commit-values", "latency-values"),
     **rules(Rule(), "queue", "search", "search-values", "machines", "machine-values"),
     **rules(Rule(), "ladders", "ladders-values", "all-alerts", "all-alerts-values", "all-alerts-feed"),
-    **rules(Rule(), "project", "project-values", "timeline", "timeline-values", "lines", "commit", "latency"),
+    **rules(
+        Rule(), "project", "project-values", "timeline", "timeline-values", "timeline-why", "lines", "commit", "latency"
+    ),
     **rules(Rule(), "releases", "releases-feed", "releases-values"),
     **rules(Rule(), "compare", "compare-values", "compare-picture"),
     **rules(Rule(), "alerts", "alerts-values", "alerts-feed", "changes-feed", "sensitivity", "sensitivity-values"),
