@@ -55,6 +55,7 @@ urlpatterns = [
     path("p/<slug:slug>/", pages.project, name="project"),
     path("p/<slug:slug>.<str:form>", pages.project_values, name="project-values"),
     path(LINE, timelines.timeline, name="timeline"),
+    path(f"{LINE}/why.json", timelines.timeline_why, name="timeline-why"),
     path(f"{LINE}.<str:form>", timelines.timeline_values, name="timeline-values"),
     path("p/<slug:slug>/lines.json", timelines.lines, name="lines"),
     path("p/<slug:slug>/releases/", ladders.releases, name="releases"),

@@ -38,6 +38,10 @@ class Scale:
     def place(self, value: float) -> float:
         return math.log(value) if self.unit is None else value / self.unit
 
+    def value(self, place: float) -> float:
+        """The value at a place on this scale."""
+        return self.ratio(place) if self.unit is None else place * self.unit
+
     def ratio(self, delta: float) -> float:
         return math.exp(max(-EXPONENT, min(EXPONENT, delta))) if self.unit is None else 1.0 + delta
 

@@ -7,6 +7,7 @@ import { type Colours, pageColours } from "./colours";
 import { colourOf, datasets } from "./datasets";
 import { dotPlugin } from "./dots";
 import { type Front, frontOf, type Pin } from "./front";
+import type { DrawnTest } from "../timeline/why";
 import { bandPlugin, breakPlugin, markPlugin } from "./overlays";
 
 Chart.register(LineController, LineElement, PointElement, LinearScale);
@@ -19,6 +20,8 @@ export interface TimelineChart {
   show: (x: Range) => void;
   /** Marks the pinned commits. */
   pin: (pins: Pin[]) => void;
+  /** Draws the test of a commit; null: none. */
+  test: (test: DrawnTest | null) => void;
   /** Shades what the pointer selects, in pixels; null: nothing. */
   select: (pixels: Range | null) => void;
   /** The x at a pixel from the canvas' left edge. */
@@ -38,7 +41,7 @@ export function drawTimeline(canvas: HTMLCanvasElement, timeline: Timeline, visi
   const colours = pageColours();
   const lines = layOut(timeline);
   const frame = frameOf(timeline, lines, visible);
-  const front: Front = { active: [], pins: [], selected: null };
+  const front: Front = { active: [], pins: [], selected: null, test: null };
   let paint = () => {};
   const chart: TimeChart = new Chart(
     canvas,
@@ -60,6 +63,7 @@ export function drawTimeline(canvas: HTMLCanvasElement, timeline: Timeline, visi
       chart.update("none");
     },
     pin: (pins) => change({ pins }),
+    test: (test) => change({ test }),
     select: (selected) => change({ selected }),
     valueAt: (pixel) => chart.scales["x"]!.getValueForPixel(pixel)!,
     pixelOf: (stop) => pixelOf(chart, timeline, lines, stop),

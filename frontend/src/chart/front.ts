@@ -1,6 +1,7 @@
 // Marks that follow the pointer, on a canvas in front of the chart, which need not be drawn again.
 import type { Chart } from "chart.js";
 import type { Range } from "../timeline/layout";
+import type { DrawnTest } from "../timeline/why";
 import type { Colours } from "./colours";
 import * as draw from "./draw";
 
@@ -15,6 +16,8 @@ export interface Front {
   active: { x: number; y: number; colour: string }[];
   pins: Pin[];
   selected: Range | null;
+  /** The test of the commit that was pinned last. */
+  test: DrawnTest | null;
 }
 
 export interface FrontCanvas {
@@ -39,6 +42,7 @@ export function frontOf(chart: Chart<"line", { x: number; y: number }[]>, front:
     const ctx = canvas.getContext("2d")!;
     ctx.scale(ratio, ratio);
     paintSelection(ctx, chart, front, colours);
+    if (front.test) paintTest(ctx, chart, front.test, colours);
     for (const pin of front.pins) paintPin(ctx, chart, pin, colours);
     for (const { x, y, colour } of front.active) {
       ctx.fillStyle = colour;
@@ -60,6 +64,29 @@ function paintSelection(ctx: draw.Canvas, { chartArea }: Chart, { selected }: Fr
   ctx.fillStyle = colours.ink;
   ctx.fillRect(Math.min(from, to), chartArea.top, Math.abs(to - from), chartArea.bottom - chartArea.top);
   ctx.globalAlpha = 1;
+}
+
+/** Both levels as lines, and the band in which the new level raises no suspicion. */
+function paintTest(ctx: draw.Canvas, { chartArea, scales }: Chart, test: DrawnTest, colours: Colours): void {
+  const { left, right, top, bottom } = chartArea;
+  const x = (value: number) => Math.min(right, Math.max(left, scales["x"]!.getPixelForValue(value)));
+  const y = (value: number) => scales[test.right ? "right" : "y"]!.getPixelForValue(value);
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(left, top, right - left, bottom - top);
+  ctx.clip();
+  const { before, after, band } = test;
+  if (band) {
+    ctx.fillStyle = ctx.strokeStyle = colours.soft;
+    ctx.globalAlpha = 0.18;
+    ctx.fillRect(x(after.from), y(band.high), x(after.to) - x(after.from), y(band.low) - y(band.high));
+    ctx.globalAlpha = 1;
+    for (const edge of [band.low, band.high]) draw.line(ctx, x(after.from), y(edge), x(after.to), y(edge), [4, 3]);
+  }
+  ctx.strokeStyle = colours.ink;
+  ctx.lineWidth = 2;
+  for (const { from, to, level } of [before, after]) draw.line(ctx, x(from), y(level), x(to), y(level), []);
+  ctx.restore();
 }
 
 function paintPin(ctx: draw.Canvas, { chartArea, scales }: Chart, { x, name }: Pin, colours: Colours): void {

@@ -10,9 +10,13 @@ export interface Addresses {
   annotation: (id: number) => string;
   /** Empty if there is no page for comparing. */
   compare: (project: string, base: string, head: string, machine: string) => string;
+  /** Takes the order to measure both in pairs. */
+  measure: (project: string, base: string, head: string, machine: string) => string;
 }
 
 export function addressesOf({ dataset }: HTMLCanvasElement): Addresses {
+  const compared = (name: string) => (project: string, base: string, head: string, machine: string) =>
+    dataset[name] && `${dataset[name].replace("SLUG", project)}?${new URLSearchParams({ base, head, machine })}`;
   const numbered = (pattern: string, id: number) => pattern.replace("/0/", `/${id}/`);
   return {
     commit: (project, sha) => dataset["commit"]!.replace("SLUG", project).replace("SHA", sha),
@@ -20,14 +24,23 @@ export function addressesOf({ dataset }: HTMLCanvasElement): Addresses {
     reproduce: (run, benchmark) => `${numbered(dataset["reproduce"]!, run)}?${new URLSearchParams({ benchmark })}`,
     alert: (id) => numbered(dataset["alert"]!, id),
     annotation: (id) => `${dataset["annotations"]}#annotation-${id}`,
-    compare: (project, base, head, machine) =>
-      dataset["compare"] &&
-      `${dataset["compare"].replace("SLUG", project)}?${new URLSearchParams({ base, head, machine })}`,
+    compare: compared("compare"),
+    measure: compared("measure"),
   } as Addresses;
 }
 
 export function shaOf(timeline: Timeline, stop: Stop): string {
   return timeline.paths[stop.path]!.commits.sha[stop.at] ?? "";
+}
+
+/** The source of the test of a commit, by the first line of its path; null without a page for it. */
+export function whyAddress({ dataset }: HTMLCanvasElement, timeline: Timeline, stop: Stop): string | null {
+  const line = timeline.shown.find((one) => one.path === stop.path);
+  if (!dataset["why"] || !line) return null;
+  const names = { SLUG: line.project, BENCHMARK: encodeURIComponent(line.benchmark), METRIC: line.metric.name };
+  const address = Object.entries(names).reduce((path, [name, value]) => path.replace(name, value), dataset["why"]);
+  const asked = { commit: shaOf(timeline, stop), branch: line.branch, machine: line.machine };
+  return `${address}?${new URLSearchParams(asked)}`;
 }
 
 /** The source of a commit's neighbours, runs and trials: the page's own lines, or the first one of its path. */

@@ -13,6 +13,7 @@ import {
   readings,
   valueText,
 } from "../timeline/readings";
+import type { Why } from "../timeline/why";
 import { withKeys } from "../view";
 import { type Addresses, shaOf } from "./addresses";
 import { element, link, time } from "./dom";
@@ -23,6 +24,7 @@ export interface Pinned {
   name: string;
   timeline: Timeline;
   stop: Stop;
+  why?: Why;
 }
 
 export interface CardActions {
@@ -67,7 +69,28 @@ function card(one: Pinned, { addresses, unpin }: CardActions): HTMLElement {
   if (values.length === 0) made.append(element("p", "soft", gap?.reason ?? "not measured"));
   const facts = factList(timeline, stop, addresses);
   if (facts.childElementCount > 0) made.append(facts);
+  if (one.why)
+    made.append(whyPart(one.why, project, values[0] && timeline.shown[values[0].shown]!.benchmark, addresses));
   made.append(links(one, values, addresses));
+  return made;
+}
+
+/** What the test of the commit needed and saw, and a button that queues what decides it. */
+function whyPart(why: Why, project: string, benchmark: string | undefined, addresses: Addresses): HTMLElement {
+  const made = element("section", "test", element("h4", "", why.is_suspicious ? "Why suspected?" : "Why no alert?"));
+  made.append(element("p", "", element("strong", "", why.summary)), element("p", "soft small", `${why.judgement}.`));
+  if (why.steps.length > 0) {
+    const steps = why.steps.map((step) => element("li", "", step));
+    made.append(element("ol", "small", ...steps));
+  }
+  const usual = document.querySelector<HTMLFormElement>("form#decide");
+  if (!usual || !why.base || !benchmark) return made;
+  const form = usual.cloneNode(true) as HTMLFormElement;
+  form.removeAttribute("id");
+  form.hidden = false;
+  form.action = addresses.measure(project, why.base, why.sha, why.machine);
+  form.querySelector<HTMLInputElement>("input[name=benchmark]")!.value = benchmark;
+  made.append(form);
   return made;
 }
 

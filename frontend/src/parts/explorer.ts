@@ -16,11 +16,12 @@ import {
 } from "../timeline/document";
 import { limits, type Range } from "../timeline/layout";
 import { commitSentences, commitTitle } from "../timeline/readings";
+import { drawnTest } from "../timeline/why";
 import { clamp, isWholeRange, moved, showing, width, zoomed } from "../timeline/window";
 import { type Ends, withEnds } from "../view";
-import { aroundAddress, addressesOf, shaOf } from "./addresses";
+import { aroundAddress, addressesOf, shaOf, whyAddress } from "./addresses";
 import { cards, type Pinned } from "./cards";
-import { loadTimeline } from "./loading";
+import { loadTimeline, loadWhy } from "./loading";
 import { whenReleased } from "./pressed";
 import { showTip } from "./tip";
 
@@ -91,9 +92,7 @@ export class Explorer {
 
   private draw(): TimelineChart {
     this.stops = this.shown.paths.map((_, path) => stopsOfPath(this.shown, path));
-    const chart = drawTimeline(this.page.canvas, this.shown, this.visible);
-    chart.pin(this.pinned.map(({ stop, name }) => ({ x: stop.x, name })));
-    return chart;
+    return drawTimeline(this.page.canvas, this.shown, this.visible);
   }
 
   private drawStrip(): Overview {
@@ -104,6 +103,7 @@ export class Explorer {
     this.activate(null);
     this.chart.destroy();
     this.chart = this.draw();
+    this.mark();
   }
 
   private least(): number {
@@ -317,6 +317,7 @@ export class Explorer {
       this.pinned = [...this.pinned.slice(0, 1), one];
       this.showPins();
       void this.complete(one);
+      void this.explain(one);
     }
   }
 
@@ -332,7 +333,32 @@ export class Explorer {
       pins.replaceChildren(...cards(this.pinned, { addresses, unpin: (name) => this.unpin(name) }));
       pins.hidden = this.pinned.length === 0;
     });
+    this.mark();
+  }
+
+  /** Marks the pinned commits in the chart, and draws the test of the last one. */
+  private mark(): void {
     this.chart.pin(this.pinned.map(({ stop, name }) => ({ x: stop.x, name })));
+    const tested = this.pinned.findLast((one) => one.why);
+    const stop =
+      tested && this.stops.flat().find((one) => shaOf(this.shown, one) === shaOf(tested.timeline, tested.stop));
+    this.chart.test(tested && stop ? drawnTest(this.shown, stop, tested.why ?? null) : null);
+  }
+
+  /** Loads why a pinned commit raised no alert, or why it did. */
+  private async explain(one: Pinned): Promise<void> {
+    const address = whyAddress(this.page.canvas, one.timeline, one.stop);
+    const sha = shaOf(one.timeline, one.stop);
+    if (address === null) return;
+    try {
+      const why = await loadWhy(address);
+      this.pinned = this.pinned.map((pinned) =>
+        shaOf(pinned.timeline, pinned.stop) === sha ? { ...pinned, why } : pinned,
+      );
+      this.showPins();
+    } catch {
+      // The commit has no point on this line.
+    }
   }
 
   /** Loads the missing facts of a pinned commit: its neighbours in outlines, its runs and trials. */

@@ -1,8 +1,11 @@
 """Why a change of a series was or was not suspected, confirmed and reported, in words."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from speedtrack.alerts.lines.effects import smallest_effect
+from speedtrack.alerts.lines.lines import TrialPoint
 from speedtrack.alerts.lines.windows import points_around
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.triage.muting import mute_of
@@ -10,7 +13,7 @@ from speedtrack.benchmarks import numbers
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.stats.changes import explain
-from speedtrack.stats.changes.changepoint import NEAR, Point
+from speedtrack.stats.changes.changepoint import DEFAULT, NEAR, Point
 from speedtrack.stats.changes.explain import Limit, WindowEvidence
 from speedtrack.stats.changes.history import HistoryVerdict, history_verdicts
 
@@ -33,31 +36,72 @@ class Why:
     steps: list[str]
 
 
+@dataclass(frozen=True)
+class PlaceEvidence:
+    """What detection weighs at one point of a line. ``index``: of the point; ``since``: of the first of its level.
+
+    ``reason``: None for the first point of a level. ``changes``: the change points at the point.
+    """
+
+    series: Series
+    points: Sequence[TrialPoint]
+    index: int
+    since: int
+    effect: float
+    reason: WindowEvidence | None
+    changes: list[ChangePoint]
+
+    @property
+    def trials(self) -> list[Point]:
+        return [Point(point.trials) for point in self.points]
+
+    @property
+    def before(self) -> Sequence[TrialPoint]:
+        """The points of the old level."""
+        return self.points[max(self.since, self.index - DEFAULT.before) : self.index]
+
+    @property
+    def after(self) -> Sequence[TrialPoint]:
+        """The points of the new level."""
+        return self.points[self.index : self.index + (self.reason.after if self.reason else 0)]
+
+
+def evidence_at(series: Series, branch: Branch, number: int) -> PlaceEvidence | None:
+    """The evidence at a position of a branch, or at the next measured commit. None if there is none."""
+    points = points_around(series, branch, number)
+    index = next((i for i, point in enumerate(points) if point.position >= number), None)
+    if index is None:
+        return None
+    here, changes = points[index].position, changes_on(series, branch)
+    levels = [position for position, cps in changes.items() if any(map(divides, cps))]
+    next_level = min((position for position in levels if position > here), default=math.inf)
+    points = [point for point in points[: index + AFTER] if point.position < next_level]
+    since = max((position for position in levels if position < here), default=-1)
+    first = next((i for i, point in enumerate(points) if point.position >= since), 0)
+    effect = smallest_effect(series)
+    trials = [Point(point.trials) for point in points]
+    reason = explain.explain_place(trials, index, smallest_effect=effect, since=first)
+    return PlaceEvidence(series, points, index, first, effect, reason, changes.get(here, []))
+
+
 def why(series: Series, branch: Branch, number: int) -> Why | None:
     """The judgement of the measured commit at a position of a branch, or of the next one.
 
     None if the series has no points there.
     """
-    points = points_around(series, branch, number)
-    index = next((i for i, point in enumerate(points) if point.position >= number), None)
-    if index is None:
-        return None
-    points = points[: index + AFTER]
-    changes = changes_on(series, branch)
-    earlier = [at for at, cps in changes.items() if at < points[index].position and any(map(divides, cps))]
-    since = next((i for i, point in enumerate(points) if earlier and point.position >= max(earlier)), 0)
-    effect = smallest_effect(series)
-    trials = [Point(point.trials) for point in points]
-    reason = explain.explain_place(trials, index, smallest_effect=effect, since=since)
+    evidence = evidence_at(series, branch, number)
+    return why_of(evidence) if evidence else None
+
+
+def why_of(evidence: PlaceEvidence) -> Why:
+    reason, index, since = evidence.reason, evidence.index, evidence.since
     if reason is None:
         return Why(False, "it is the first point of its level: there is nothing to compare it with", [])
-    at_place = history_verdicts(trials, smallest_effect=effect, settled=[since], since=index)
+    at_place = history_verdicts(evidence.trials, smallest_effect=evidence.effect, settled=[since], since=index)
     history = next((verdict for verdict in at_place if abs(verdict.index - index) <= NEAR), None)
     sentences = [judgement(reason), *([history_in_words(history)] if history and not reason.suspicious else [])]
-    here = [cp for at, cps in changes.items() for cp in cps if at == points[index].position]
-    return Why(
-        reason.suspicious or history is not None, "; ".join(sentences), [step for cp in here for step in steps_of(cp)]
-    )
+    steps = [step for cp in evidence.changes for step in steps_of(cp)]
+    return Why(reason.suspicious or history is not None, "; ".join(sentences), steps)
 
 
 def divides(cp: ChangePoint) -> bool:

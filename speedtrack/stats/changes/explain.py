@@ -48,7 +48,8 @@ class WindowEvidence:
 
     ``ratio`` is new level / old level by these points, ``limit`` the relative change that it had to exceed, ``score``
     the change in units of the limit (> 1 is suspicious). ``agreement``: the share of pairs, one point before and one
-    after, that agree with the direction; at least ``wanted`` must.
+    after, that agree with the direction; at least ``wanted`` must. ``old``, ``new``: the two levels, in the metric's
+    unit; ``low`` to ``high``: where the new one raises no suspicion.
     """
 
     after: int
@@ -58,6 +59,10 @@ class WindowEvidence:
     limited_by: Limit
     agreement: float
     wanted: float
+    old: float
+    new: float
+    low: float
+    high: float
 
     @property
     def suspicious(self) -> bool:
@@ -86,7 +91,8 @@ def explain_place(
     scale = Scale.of(value for point in points for value in point.values)
     level, error = (values[since:] for values in levels([point.values for point in points], scale))
     begin = index - since
-    table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
+    newest = newest_means(level, sensitivity.trim)
+    table = shifts(level, newest, sensitivity)
     limits, which = _limits(level, error, scale.effect(smallest_effect), sensitivity)
     evidence = []
     for column, after in enumerate(int(size) for size in AFTER):
@@ -100,9 +106,11 @@ def explain_place(
         agreement = _agreement(before, level[begin : arrival + 1], size)
         needed = sensitivity.agree[0 if after <= FEW else 1]
         name = LIMITS[which[arrival, column]]
-        evidence.append(
-            WindowEvidence(after, scale.ratio(size), scale.ratio(limit) - 1, score, name, agreement, needed)
-        )
+        new = float(newest[arrival, column])
+        old = new - size
+        places = (scale.value(place) for place in (old, new, old - limit, old + limit))
+        change = scale.ratio(size), scale.ratio(limit) - 1
+        evidence.append(WindowEvidence(after, *change, score, name, agreement, needed, *places))
     return max(evidence, key=lambda reason: (reason.suspicious, reason.score))
 
 

@@ -1,12 +1,13 @@
 """The timeline: its page, the same as JSON, CSV and SVG, and the search for lines to add to it."""
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import condition, require_safe
 
 from speedtrack.ground.texts.text import plain_values
+from speedtrack.reports.why import why_document
 from speedtrack.web import scope
 from speedtrack.web.drawing.charts.timelines import timeline_svg
 from speedtrack.web.pages.timeline import page as timeline_page
@@ -18,7 +19,7 @@ from speedtrack.web.pages.timeline.overlay import Overlay, overlay_of
 from speedtrack.web.pages.timeline.points import Gaps, gaps_in
 from speedtrack.web.pages.timeline.table import csv_rows
 from speedtrack.web.pages.timeline.version import etag_of
-from speedtrack.web.pages.timeline.view import RANGES, view_of
+from speedtrack.web.pages.timeline.view import RANGES, position_of, view_of
 from speedtrack.web.requests.formats import csv_response, format_or_404
 from speedtrack.web.requests.permissions import access_of
 
@@ -110,6 +111,18 @@ def size_of(request: HttpRequest, key: str, default: int) -> int:
     """A size in pixels from the query, within its limits."""
     text = request.GET.get(key, "")
     return min(max(int(text), SMALLEST), LARGEST) if text.isascii() and text.isdigit() and len(text) < 8 else default
+
+
+@require_safe
+def timeline_why(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
+    """Why a commit of a line raised no suspicion, or why it did."""
+    view, sha = view_of(slug, benchmark, metric, request.GET), request.GET.get("commit", "")
+    machine = view.series[-1].machine_id if view.series else None
+    series = [one for one in view.series if one.machine_id == machine]
+    document = why_document(series, view.branch, position_of(view.branch, sha))
+    if document is None:
+        raise Http404(f"This line has no point at {sha[:10]} or after it.")
+    return JsonResponse(plain_values(document.named()))
 
 
 @require_safe
