@@ -1,13 +1,19 @@
 """Alerts in one sentence each, on the pages of a project and of a commit."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef
+from django.db.models.functions import JSONObject
 
 from speedtrack.alerts.headlines import DirectionSummary, summaries_of
-from speedtrack.alerts.models import Alert
+from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.models.alerts import AlertQuerySet
+from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.judging.verdicts import SETTLED, way_of
 from speedtrack.projects.models import Commit
-from speedtrack.web.pages.alerting.alerts import ranked_changes
+from speedtrack.web.pages.alerting.alerts import ListedChange
 
 Status = Alert.Status
 #: What a commit is to an alert, by the alert's field, as documents have it.
@@ -63,10 +69,23 @@ def caused_here(alert: Alert) -> str:
     return "caused by this commit" if alert.width == 1 else f"caused by one of {alert.width} commits up to this one"
 
 
-def banners_of(alerts: Sequence[Alert], commit: Commit | None = None) -> list[Banner]:
-    """The banners of alerts, which know their range, on the page of a commit or on another one."""
-    changes = ranked_changes(alerts)
-    return [Banner(alert, summaries_of(changes[alert.pk]), roles_of(alert, commit)) for alert in alerts]
+def for_banners(alerts: AlertQuerySet) -> AlertQuerySet:
+    """The alerts with all that a banner shows, by one query; ``listed``: their changes."""
+    points = ChangePoint.objects.filter(alert=OuterRef("pk")).order_by("pk")
+    columns = {"benchmark": "series__benchmark__name", "metric": "series__metric"}
+    listed = points.values(row=JSONObject(**columns, ratio="ratio", low="low", high="high"))
+    related = alerts.select_related("commit", "before", "branch", "assignee", "fixed_by")
+    return related.with_range().annotate(listed=ArraySubquery(listed))
+
+
+def banners_of(alerts: Iterable[Alert], commit: Commit | None = None) -> list[Banner]:
+    """The banners of alerts (see ``for_banners``) on the page of a commit or on another one."""
+    return [Banner(alert, summaries_of(changes_of(alert)), roles_of(alert, commit)) for alert in alerts]
+
+
+def changes_of(alert: Alert) -> list[ListedChange]:
+    rows: list[dict[str, Any]] = getattr(alert, "listed")  # noqa: B009 (an annotation)
+    return [ListedChange(**row | {"metric": METRICS[row["metric"]]}) for row in rows]
 
 
 def roles_of(alert: Alert, commit: Commit | None) -> list[str]:

@@ -15,7 +15,7 @@ from speedtrack.runs.scheduling import standing
 from speedtrack.web import forges
 from speedtrack.web.forges import ForgePages
 from speedtrack.web.pages import changes
-from speedtrack.web.pages.alerting.banners import Banner, banners_of
+from speedtrack.web.pages.alerting.banners import Banner, banners_of, for_banners
 from speedtrack.web.pages.commit.builds import BuildWithLog, builds_of
 from speedtrack.web.pages.commit.description import described
 from speedtrack.web.pages.commit.neighbours import TAGS, LastRelease, commits_around, tags_around
@@ -207,5 +207,4 @@ def alerts_of(commit: Commit) -> list[Banner]:
     """The alerts that name a commit, newest first, each with the commit's roles in it."""
     condition = Q(commit=commit) | Q(fixed_by=commit) | Q(reverted_by=commit)
     alerts = Alert.objects.standing().filter(condition, project=commit.project)
-    related = ("commit", "before", "branch", "assignee", "fixed_by")
-    return banners_of(list(alerts.select_related(*related).with_range().order_by("-pk")), commit)
+    return banners_of(for_banners(alerts).order_by("-pk"), commit)
