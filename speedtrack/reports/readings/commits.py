@@ -17,6 +17,7 @@ from speedtrack.judging.judge import Neighbour
 from speedtrack.judging.summaries import CommitFacts, Summary, facts_of, summary_of
 from speedtrack.projects.models import Branch, Commit, Tag
 from speedtrack.projects.releases import version_of
+from speedtrack.reports.readings.alerts import for_banners
 from speedtrack.reports.readings.choices import named_or_default
 from speedtrack.runs.models import Run
 from speedtrack.runs.scheduling import standing
@@ -205,9 +206,7 @@ def alerts_of(commit: Commit) -> list[CommitAlert]:
     """The alerts that name a commit, newest first, each with the commit's roles in it."""
     condition = Q(commit=commit) | Q(fixed_by=commit) | Q(reverted_by=commit)
     alerts = Alert.objects.standing().filter(condition, project=commit.project)
-    related = ("commit", "before", "branch", "assignee", "fixed_by")
-    rows = alerts.select_related(*related).with_range().order_by("-pk")
-    return [CommitAlert(alert, roles_of(alert, commit)) for alert in rows]
+    return [CommitAlert(alert, roles_of(alert, commit)) for alert in for_banners(alerts).order_by("-pk")]
 
 
 def roles_of(alert: Alert, commit: Commit | None) -> list[str]:

@@ -1,14 +1,15 @@
 """Alerts in one sentence each, on the pages of a project and of a commit."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from speedtrack.alerts.headlines import DirectionSummary, summaries_of
 from speedtrack.alerts.models import Alert
+from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.judging.verdicts import SETTLED, way_of
 from speedtrack.projects.models import Commit
 from speedtrack.reports.readings.commits import ROLES, roles_of
-from speedtrack.web.pages.alerting.alerts import ranked_changes
+from speedtrack.web.pages.alerting.alerts import ListedChange
 
 Status = Alert.Status
 STATES = {
@@ -62,7 +63,11 @@ def caused_here(alert: Alert) -> str:
     return "caused by this commit" if alert.width == 1 else f"caused by one of {alert.width} commits up to this one"
 
 
-def banners_of(alerts: Sequence[Alert], commit: Commit | None = None) -> list[Banner]:
-    """The banners of alerts, which know their range, on the page of a commit or on another one."""
-    changes = ranked_changes(alerts)
-    return [Banner(alert, summaries_of(changes[alert.pk]), roles_of(alert, commit)) for alert in alerts]
+def banners_of(alerts: Iterable[Alert], commit: Commit | None = None) -> list[Banner]:
+    """The banners of alerts (see ``readings.alerts.for_banners``) on the page of a commit or on another one."""
+    return [Banner(alert, summaries_of(changes_of(alert)), roles_of(alert, commit)) for alert in alerts]
+
+
+def changes_of(alert: Alert) -> list[ListedChange]:
+    rows: list[dict[str, Any]] = getattr(alert, "listed")  # noqa: B009 (an annotation)
+    return [ListedChange(**row | {"metric": METRICS[row["metric"]]}) for row in rows]

@@ -12,6 +12,7 @@ from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import suite_of
 from speedtrack.judging.verdicts import Judgement
 from speedtrack.projects.models import Project
+from speedtrack.reports.readings.alerts import for_banners
 from speedtrack.runs.models import Run, Series
 from speedtrack.web.drawing.charts.gaps import UNMEASURED
 from speedtrack.web.pages import changes
@@ -103,8 +104,7 @@ def commit_rows(table: Grid, change_groups: list[ChangeGroup]) -> list[CommitRow
 def open_alerts(project: Project) -> list[Alert]:
     """The newest of the project's open alerts, newest first, each with ``total``: how many are open."""
     alerts = Alert.objects.work().filter(project=project).annotate(total=Window(Count("pk")))
-    related = ("commit", "before", "branch", "assignee", "fixed_by")
-    return list(alerts.select_related(*related).with_range().order_by("-id")[:LISTED_ALERTS])
+    return list(for_banners(alerts).order_by("-id")[:LISTED_ALERTS])
 
 
 def project_document(page: ProjectPage) -> dict[str, Any]:
