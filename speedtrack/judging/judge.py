@@ -66,6 +66,15 @@ def judge(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) ->
     ``neighbours``: further sides, whose judgement is absent until detection has compared them.
     """
     known, stored = known_of_sides([*sides, *neighbours])
+    smallest = SharedEffects({side.series_id for side in [*sides, *stored]})
+    findings = findings_of(sides, stored, smallest)
+    return {side: judged(finding, known, smallest) for side, finding in findings.items()}
+
+
+def findings_of(
+    sides: Collection[TwoSides], stored: dict[TwoSides, Finding], smallest: SharedEffects
+) -> dict[TwoSides, Finding]:
+    """What is stored, and of the other sides what the samples of both show."""
     remaining = [side for side in sides if side not in stored]
     points = points_at([Place(series, commit) for series, *both in remaining for commit in both])
     matched = {
@@ -73,9 +82,7 @@ def judge(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) ->
         for series, base, head in remaining
         if Place(series, base) in points and Place(series, head) in points
     }
-    smallest = SharedEffects({side.series_id for side in [*stored, *matched]})
-    findings = stored | dict(zip(matched, compared([*matched.values()], smallest), strict=True))
-    return {side: judged(finding, known, smallest) for side, finding in findings.items()}
+    return stored | dict(zip(matched, compared([*matched.values()], smallest), strict=True))
 
 
 def judge_neighbours(series: Collection[int], commits: Collection[int]) -> dict[Place, Neighbour]:
@@ -198,8 +205,11 @@ def judged(finding: Finding, known: Known, smallest: SharedEffects) -> Judgement
 
 def answer_of_pairs(finding: Finding, pairs: tuple[Pair, ...], smallest: SharedEffects) -> Answer | None:
     """The answer of pairs; what the own runs show is the suspicion."""
+    smallest_effect = smallest.by_series[finding.series_id]
+    return evidence.answer_of_pairs(finding.metric, pairs, smallest_effect, finding.benchmark_id, suspected_by(finding))
+
+
+def suspected_by(finding: Finding) -> float:
+    """The ratio that pairs have to confirm; 1.0 if the own runs give no reason to suspect one."""
     is_suspicion = finding.answer.answer == ComparisonAnswer.DIFFERENT and not (finding.doubts or finding.flagged)
-    suspected = finding.answer.ratio if is_suspicion else 1.0
-    return evidence.answer_of_pairs(
-        finding.metric, pairs, smallest.by_series[finding.series_id], finding.benchmark_id, suspected
-    )
+    return finding.answer.ratio if is_suspicion else 1.0
