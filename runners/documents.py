@@ -132,7 +132,8 @@ class Job:
 
     `frozen`: artifact name -> digest; exactly these artifacts are measured. `counted`: the sides are not loaded in
     pairs; their instructions are counted, in `trials` processes each. `repeat_for`: the flags that void a trial of this
-    run; None from an older server, for which all flags do.
+    run; None from an older server, for which all flags do. `metrics`: those that pairs are for, whose values are shown
+    while the run goes on; empty from an older server, and for a run of one side.
     """
 
     run: int
@@ -153,6 +154,7 @@ class Job:
     frozen: Mapping[str, str] | None = None
     repeat_for: frozenset[str] | None = None
     counted: bool = False
+    metrics: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _check_trials(self) -> "Job":

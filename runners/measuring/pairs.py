@@ -50,6 +50,15 @@ def measure_pair(runner: TrialRunner, benchmark: Benchmark, number: int) -> dict
         return one_after_the_other(runner, benchmark, number, str(error))
 
 
+def values_of(trials: Mapping[str, Sequence[Trial]], metrics: Sequence[str]) -> list[dict[str, Any]]:
+    """What the trials of both sides show of these metrics, pair by pair, with the flags of either side."""
+    return [
+        {side: {name: trial.metrics[name] for name in metrics if name in trial.metrics} for side, trial in both.items()}
+        | {"flags": sorted({flag for trial in both.values() for flag in trial.flags})}
+        for both in (dict(zip(trials, pair, strict=True)) for pair in zip(*trials.values(), strict=False))
+    ]
+
+
 def one_after_the_other(runner: TrialRunner, benchmark: Benchmark, number: int, reason: str) -> dict[str, Trial]:
     """A whole trial of each side, one directly after the other in random order, because of `reason`."""
     sides = runner.rng.sample(runner.job.sides, len(runner.job.sides))

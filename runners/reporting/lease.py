@@ -2,7 +2,7 @@
 
 import os
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from runners.documents import Job
@@ -21,7 +21,8 @@ ENDS: dict[str, type[RunnerError]] = {"lost": LeaseLost, "cancelled": Cancelled,
 class RunProgress:
     """The progress for the page of the run: finished trials, their total, and the current step.
 
-    `phase`: a name that phases of equal duration share. After `limit_s` the phase ends by itself.
+    `phase`: a name that phases of equal duration share. After `limit_s` the phase ends by itself. `pairs`: by benchmark
+    the pairs that are measured so far.
     """
 
     done: int
@@ -29,6 +30,7 @@ class RunProgress:
     now: str
     phase: str
     limit_s: float
+    pairs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
 class Pace:

@@ -26,6 +26,8 @@ from runners.work.space import Space
 
 log = logging.getLogger(__name__)
 
+MOST_SHOWN = 2000  # pairs, each of one metric, that progress has
+
 
 @dataclass
 class BenchmarkState:
@@ -185,7 +187,17 @@ class Execution:
         sides = len(self.job.sides)
         rounds = sum(state.rounds for state in self.states)
         total = sum(state.rounds if state.ended else self._expected(state) for state in self.states)
-        self.show(RunProgress(rounds * sides, total * sides, now, phase, limit_s))
+        self.show(RunProgress(rounds * sides, total * sides, now, phase, limit_s, self._pairs()))
+
+    def _pairs(self) -> dict[str, list[dict[str, Any]]]:
+        """The pairs so far by benchmark; none if they are too many for a message that is sent every few seconds."""
+        if sum(state.rounds for state in self.states) * len(self.job.metrics) > MOST_SHOWN:
+            return {}
+        return {
+            state.benchmark.name: pairs.values_of(state.trials, self.job.metrics)
+            for state in self.states
+            if self.job.metrics and state.rounds
+        }
 
     def _expected(self, state: BenchmarkState) -> int:
         return max(stopping.expected_trials(self.job, state.benchmark, trials) for trials in state.trials.values())

@@ -53,6 +53,14 @@ def judge(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) ->
 
     ``neighbours``: further sides, whose judgement is absent until detection has compared them.
     """
+    findings, known = findings_of(sides, neighbours)
+    return {side: judged(finding, known) for side, finding in findings.items()}
+
+
+def findings_of(
+    sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()
+) -> tuple[dict[TwoSides, Finding], Known]:
+    """What is stored, and of the other ``sides`` what the samples of both show; and what else is known of them."""
     wanted = dict.fromkeys(neighbours, Wanted.STORED) | dict.fromkeys(sides, Wanted.EITHER)
     known = evidence.known_of(wanted)
     findings = {side: stored_finding(side, known) for side in wanted if side in known.stored}
@@ -61,8 +69,7 @@ def judge(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) ->
         for side in sides
         if side not in findings and side.base in known.points and side.head in known.points
     }
-    findings |= zip(matched, compared([*matched.values()], known), strict=True)
-    return {side: judged(finding, known) for side, finding in findings.items()}
+    return findings | dict(zip(matched, compared([*matched.values()], known), strict=True)), known
 
 
 def judge_neighbours(series: Collection[int], commits: Collection[int]) -> dict[Place, Neighbour]:
@@ -176,7 +183,11 @@ def judged(finding: Finding, known: Known) -> Judgement:
 
 def answer_of_pairs(finding: Finding, pairs: tuple[Pair, ...], known: Known) -> Answer | None:
     """The answer of pairs; what the own runs show is the suspicion."""
-    is_suspicion = finding.answer.answer == ComparisonAnswer.DIFFERENT and not (finding.doubts or finding.flagged)
-    suspected = finding.answer.ratio if is_suspicion else 1.0
     smallest = known.series[finding.series_id].smallest
-    return evidence.answer_of_pairs(finding.metric, pairs, smallest, finding.benchmark_id, suspected)
+    return evidence.answer_of_pairs(finding.metric, pairs, smallest, finding.benchmark_id, suspected_by(finding))
+
+
+def suspected_by(finding: Finding) -> float:
+    """The ratio that pairs have to confirm; 1.0 if the own runs give no reason to suspect one."""
+    is_suspicion = finding.answer.answer == ComparisonAnswer.DIFFERENT and not (finding.doubts or finding.flagged)
+    return finding.answer.ratio if is_suspicion else 1.0

@@ -5,7 +5,17 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.texts.text import UNSTORABLE, storable
@@ -30,6 +40,7 @@ LONGEST_CHARACTER = 6  # an escaped one
 STACK = re.compile(r"[^\n]{1,20000} [0-9]{1,9}")
 MOST_STACKS = 5000
 MOST_FRAMES = 200
+MOST_PAIRS = 2000  # of one metric, of an unfinished run
 
 
 def replace_unstorable(text: Any) -> Any:
@@ -165,8 +176,40 @@ class Beat(RunnerDocument):
     ended: Text = Field("", max_length=200)
 
 
+class ReportedPair(RunnerDocument):
+    """A pair of an unfinished run: the metrics of both sides that the run is for, and the flags of either."""
+
+    base: Metrics
+    head: Metrics
+    flags: list[Flag] = Field([], max_length=40)
+
+
+def check_pairs(pairs: dict[str, list[ReportedPair]]) -> dict[str, list[ReportedPair]]:
+    if sum(len(pair.base) for of_benchmark in pairs.values() for pair in of_benchmark) > MOST_PAIRS:
+        raise ValueError(f"at most {MOST_PAIRS} pairs are shown")
+    return pairs
+
+
+def valid_or_none(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Nothing for pairs that are not valid: they are only shown, and a refused renewal would end the run."""
+    try:
+        return validate(value)
+    except ValidationError:
+        return {}
+
+
+PairsSoFar = Annotated[
+    dict[Annotated[str, Field(max_length=100)], list[ReportedPair]],
+    AfterValidator(check_pairs),
+    WrapValidator(valid_or_none),
+]
+
+
 class ReportedProgress(RunnerDocument):
-    """How far a run is. ``age_s``: seconds since the last progress; people are told when that exceeds ``overdue_s``."""
+    """How far a run is. ``age_s``: seconds since the last progress; people are told when that exceeds ``overdue_s``.
+
+    ``pairs``: by benchmark those of a paired run so far; empty from an older runner.
+    """
 
     done: Count
     total: Count
@@ -174,6 +217,7 @@ class ReportedProgress(RunnerDocument):
     phase: Text = Field("", max_length=200)
     age_s: Seconds = 0
     overdue_s: Seconds = LONGEST_S
+    pairs: PairsSoFar = Field(default_factory=dict)
 
     @property
     def overdue(self) -> bool:

@@ -127,6 +127,23 @@ def test_progress_is_sent_with_the_renewals(api: Api, agent: Agent) -> None:
     assert all(before["done"] <= after["done"] for before, after in pairwise(progress))
 
 
+def test_the_pairs_so_far_are_sent_with_the_progress(api: Api, agent: Agent) -> None:
+    sides = [{"side": "head", "sha": SHA}, {"side": "base", "sha": BASE_SHA}]
+    api.jobs = [make_job(sides=sides, reason="confirm", trials=3, metrics=["server_cpu_ns_per_request"])]
+    agent.work()
+    reported = [body["progress"] for body in api.bodies("/renew") if body["progress"]]
+    by_length = {len(one["pairs"].get("get-p1", [])): one["pairs"] for one in reported}
+    measured = {body["side"]: [trial["metrics"] for trial in body["trials"]] for body in api.bodies("/measurement")}
+    assert 0 < max(by_length) <= 3 and 0 in by_length, "they come while it measures"
+    for so_far, pairs in by_length.items():
+        for number, pair in enumerate(pairs.get("get-p1", [])):
+            assert set(pair) == {"base", "head", "flags"} and so_far > number
+            for side in ("base", "head"):
+                assert pair[side].items() <= measured[side][number].items() and list(pair[side]) == [
+                    "server_cpu_ns_per_request"
+                ]
+
+
 def test_measurements_over_tcp(api: Api, agent: Agent) -> None:
     api.jobs = [make_job(benchmarks=[make_benchmark("get-tcp", transport="tcp")])]
     agent.work()

@@ -144,6 +144,7 @@ def job_document(run: Run) -> dict[str, Any]:
         "profile": {"frequency_hz": PROFILE_HZ} if run.reason == Reason.PROFILE else None,
         "repeat_for": flags_to_repeat(run),
         "counted": is_counted(run),
+        "metrics": run.metrics or [HEADLINE] if run.base else [],
     }
 
 

@@ -16,6 +16,7 @@ from speedtrack.web.drawing.small.plots import FOREST_WIDTH, Whisker
 from speedtrack.web.pages.compare.page import ComparePage
 from speedtrack.web.pages.compare.sides import NearCommit
 from speedtrack.web.pages.releases import BenchmarkTable, ReleaseCell, ReleasesPage
+from speedtrack.web.pages.running.duels import Duel
 from speedtrack.web.pages.story.page import StoryPage
 from speedtrack.web.templatetags.show import explained
 from speedtrack.web.templatetags.tables import flags_badge
@@ -61,7 +62,11 @@ def compare_row(row: ComparedRow, address: str, page: ComparePage, whisker: Whis
 def whisker_svg(row: ComparedRow, at: Whisker, unchanged_x: float) -> str:
     """The interval and the estimate: filled for a difference, hollow for none, dashed where the row is doubtful."""
     label = f"{row.words} {numbers.change(row.ratio)}, {numbers.change_interval(row.ratio, row.low, row.high)}"
-    kind = f"{row.look}{' doubtful' if row.doubts else ''}{'' if row.look != 'same' else ' hollow'}"
+    return drawn_whisker(f"{row.look}{' doubtful' if row.doubts else ''}", label, at, unchanged_x)
+
+
+def drawn_whisker(look: str, label: str, at: Whisker, unchanged_x: float) -> str:
+    kind = f"{look} hollow" if look.startswith("same") else look
     if at.beyond:
         tip = at.middle + 5 * at.beyond
         mark = f'<path class="mark" d="M{tip} 11l{-9 * at.beyond} -5v10z"/>'
@@ -85,6 +90,22 @@ def badges(row: ComparedRow) -> str:
     spans = [f'<span class="badge confirmed good">{row.pairs} pairs</span>'] if row.pairs else []
     spans += [f'<span class="badge doubt">{explained("doubtful", DOUBTS[doubt])}</span>' for doubt in row.doubts]
     return "".join(f" {span}" for span in [*spans, flags_badge(row.flags)] if span)
+
+
+@register.simple_tag
+def standing_rows(duel: Duel) -> SafeString:
+    """What the pairs of an unfinished run show so far, a row for each benchmark and metric."""
+    whiskers = iter(duel.forest.rows)
+    html_rows = [
+        f'<tr><th scope="row">{escape(row.benchmark)} '
+        f'<span class="soft">{explained(f"metric {row.metric.name}", row.metric.title)}</span></th><td class="plot">'
+        f"{drawn_whisker(row.look, row.sentence, next(whiskers), duel.forest.one) if row.ratio else ''}</td>"
+        f'<td class="standing">after {row.pairs} of {row.total} pairs <strong class="change {row.look}">{row.change}'
+        f'</strong> <span class="soft">{row.interval and f"({row.interval})"}</span> so far: '
+        f'<span class="answer {row.look}">{row.sign}{row.words}</span></td></tr>'
+        for row in duel.standings
+    ]
+    return mark_safe("".join(html_rows))  # noqa: S308 - names are escaped, all else is ours
 
 
 @register.simple_tag

@@ -1,21 +1,24 @@
 """Live pages in a real browser: a log that grows, also across a kill of the process of streams, and without it."""
 
+import os
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from speedtrack.alerts.models import Alert
 from speedtrack.processes.live.tests.test_live import Live
 from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.queue import queue
-from speedtrack.tests import builders
+from speedtrack.tests import builders, duels
 from speedtrack.tests.ports import free_port
-from speedtrack.web.tests.test_browser import chromium, watched  # noqa: F401
-from speedtrack.web.tests.world import world
+from speedtrack.web.tests.test_browser import OVERFLOW, chromium, shown, watched  # noqa: F401
+from speedtrack.web.tests.world import World, world
 
 pytestmark = pytest.mark.browser
 
@@ -31,6 +34,12 @@ def run(live_server: Any, settings: Any, tmp_path: Any) -> Run:
 @pytest.fixture
 def live(run: Run, live_server: Any, settings: Any) -> Iterator[Live]:
     """A process of streams that pages know."""
+    with streams(live_server, settings) as made:
+        yield made
+
+
+@contextmanager
+def streams(live_server: Any, settings: Any) -> Iterator[Live]:
     made = Live(free_port(), {"SPEEDTRACK_URL": live_server.url}).start()
     settings.LIVE_URL = made.url
     settings.SECURE_CSP = settings.SECURE_CSP | {"connect-src": f"'self' {made.url}"}
@@ -266,7 +275,54 @@ def test_relative_times_tick_without_the_server(run: Run, live_server: Any, chro
     page = watched(chromium, 1280, [])
     page.clock.install()
     page.goto(f"{live_server.url}/machines/{run.machine.name}/")
-    shown = page.locator("time.ago").first
-    expect(shown).to_have_text(re.compile("just now|seconds? ago"))
+    age = page.locator("time.ago").first
+    expect(age).to_have_text(re.compile("just now|seconds? ago"))
     page.clock.run_for(3 * 3600 * 1000)
-    expect(shown).to_have_text("3 hours ago")
+    expect(age).to_have_text("3 hours ago")
+
+
+def test_the_interval_of_a_duel_closes_in_on_the_pages_of_its_commits(
+    shown: tuple[World, Alert, str],
+    live_server: Any,
+    settings: Any,
+    chromium: Browser,  # noqa: F811
+) -> None:
+    with streams(live_server, settings):
+        follow_duel(*shown, chromium)
+
+
+def follow_duel(made: World, alert: Alert, url: str, chromium: Browser) -> None:  # noqa: F811
+    measured = alert.change_points.first()
+    assert measured
+    duel = duels.paired_run(made, pairs=12, base=4, head=5)
+    measured.runs.add(duel)
+    earlier = 10  # pairs of the run that confirmed the alert
+    complaints: list[str] = []
+    pages = {
+        name: watched(chromium, width, complaints)
+        for name, width in (("run", 1280), ("compare", 1280), ("alert", 1280), ("narrow", 390))
+    }
+    compared = f"/p/kvd/compare/?base={made.shas[4]}&head={made.shas[5]}"
+    pages["run"].goto(f"{url}/runs/{duel.pk}/")
+    pages["compare"].goto(f"{url}{compared}")
+    pages["alert"].goto(f"{url}/alerts/{alert.pk}/")
+    pages["narrow"].goto(f"{url}{compared}")
+    for count in (3, 10):
+        duels.report_pairs(duel, count)
+        for page in pages.values():
+            shown_pairs = page.locator(".standing").first
+            expect(shown_pairs).to_contain_text(f"after {earlier + count} of {earlier + 12} pairs +", timeout=20_000)
+    for name, page in pages.items():
+        expect(page.locator(".standing").first).to_contain_text("decided, slower", timeout=20_000)
+        assert page.locator("[data-live] svg .whisker").count() == 1, name
+        assert page.evaluate(OVERFLOW) <= 0, name
+    if folder := os.environ.get("SPEEDTRACK_PICTURES"):
+        for name, page in pages.items():
+            page.screenshot(path=f"{folder}/{name}.png")
+            page.emulate_media(color_scheme="dark")
+            page.screenshot(path=f"{folder}/{name}-dark.png")
+    queue.cancel(duel, "no longer wanted")
+    queue.renew(duel.machine, duel.pk, Renewal(token=duel.lease_token))
+    for name in ("compare", "alert", "narrow"):
+        expect(pages[name].locator("#duel")).to_have_count(0, timeout=20_000)
+    assert complaints == []

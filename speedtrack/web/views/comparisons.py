@@ -24,6 +24,7 @@ from speedtrack.web.pages import latency as latency_page
 from speedtrack.web.pages.compare import document
 from speedtrack.web.pages.compare import page as compare_page
 from speedtrack.web.pages.compare.sides import BothSides, ComparedSide
+from speedtrack.web.pages.running import duels
 from speedtrack.web.requests.formats import format_or_404, values_response
 from speedtrack.web.requests.operating import actor_of
 from speedtrack.web.requests.permissions import access_of
@@ -38,7 +39,8 @@ def compare(request: HttpRequest, slug: str) -> HttpResponse:
     is_summary = request.GET.get("part") == "summary"
     page = compare_page.load(slug, request.GET, access_of(request), SUMMARY_ROWS if is_summary else None)
     template = "web/compare_summary.html" if is_summary else "web/compare.html"
-    return render(request, template, {"page": page, "project": page.project})
+    duel = None if is_summary else duels.duel_among(page.found.runs, access_of(request))
+    return render(request, template, {"page": page, "project": page.project, "duel": duel})
 
 
 @require_safe

@@ -20,6 +20,7 @@ from speedtrack.web.pages.alerting import annotations
 from speedtrack.web.pages.commit import document as commit_document
 from speedtrack.web.pages.commit import page as commit_page
 from speedtrack.web.pages.project import page as project_page
+from speedtrack.web.pages.running import duels
 from speedtrack.web.pages.running import log as log_page
 from speedtrack.web.pages.running import machine as machine_page
 from speedtrack.web.pages.running import profiles as profiles_page
@@ -107,7 +108,8 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
         return redirect("alert", pk=alert_record.merged_into_id)
     page = alert_page.load(alert_record, permit_of(request).triage, all_pairs=request.GET.get("pairs") == "all")
     section = profiles_page.section_of_alert(page.alert, request.GET.get("zoom", ""))
-    context = {"page": page, "alert": page.alert, "project": page.alert.project, "section": section}
+    duel = duels.duel_among((run for evidence in page.evidence for run in evidence.runs), access_of(request))
+    context = {"page": page, "alert": page.alert, "project": page.alert.project, "section": section, "duel": duel}
     return render(request, "web/alert.html", context)
 
 
@@ -129,6 +131,8 @@ def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def run(request: HttpRequest, pk: int) -> HttpResponse:
+    if request.GET.get("part") == "duel":
+        return render(request, "web/duel_live.html", {"duel": duels.Duel(run_page.run_or_404(pk))})
     page = run_page.load(pk, access_of(request))
     template = "web/run_live.html" if request.GET.get("part") == "live" else "web/run.html"
     section = profiles_page.section_of_run(page.run, request.GET.get("zoom", ""))

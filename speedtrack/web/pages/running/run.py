@@ -31,6 +31,7 @@ from speedtrack.runs.queue.progress import Progress, progress_of
 from speedtrack.runs.results import logs, reproduce
 from speedtrack.runs.results.logs import Line
 from speedtrack.runs.scheduling import states
+from speedtrack.web.pages.running.duels import Duel
 from speedtrack.web.pages.running.facts import FactGroups
 from speedtrack.web.pages.running.faults import Fault, faults_of, out_of_reach
 from speedtrack.web.pages.running.live import stream_of_run
@@ -117,6 +118,10 @@ class RunPage:
     scripts: list[ReproduceScript]
     deleted: list[str]  #: sentences about what was here
     origin: ShownOrigin | None  #: of what was measured elsewhere
+
+    @property
+    def duel(self) -> Duel:
+        return Duel(self.run)
 
     @property
     def actions(self) -> list[tuple[str, str]]:
