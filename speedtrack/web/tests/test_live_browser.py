@@ -282,7 +282,7 @@ def test_relative_times_tick_without_the_server(run: Run, live_server: Any, chro
 
 
 def test_the_interval_of_a_duel_closes_in_on_the_pages_of_its_commits(
-    shown: tuple[World, Alert, str],
+    shown: tuple[World, Alert, str],  # noqa: F811
     live_server: Any,
     settings: Any,
     chromium: Browser,  # noqa: F811
