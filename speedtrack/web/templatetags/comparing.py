@@ -93,7 +93,7 @@ def standing_rows(duel: Duel) -> SafeString:
         f'<span class="soft">{explained(f"metric {row.metric.name}", row.metric.title)}</span></th><td class="plot">'
         f"{drawn_whisker(row.look, row.sentence, next(whiskers), duel.forest.one) if row.ratio else ''}</td>"
         f'<td class="standing">after {row.pairs} of {row.total} pairs <strong class="change {row.look}">{row.change}'
-        f'</strong> <span class="soft">{row.interval and f"({row.interval})"}</span>: '
+        f'</strong> <span class="soft">{row.interval and f"({row.interval})"}</span> so far: '
         f'<span class="answer {row.look}">{row.sign}{row.words}</span></td></tr>'
         for row in duel.standings
     ]
