@@ -65,7 +65,13 @@ HOSTILE = (
     + "many words " * 25
 )
 #: Pages that may be empty without an error: what each shows here.
-FILLED = {"releases": "v1.1", "ladders": "linechart", "latency": "heatmap", "hits": '<ul class="hits">'}
+FILLED = {
+    "releases": "v1.1",
+    "story": "Largest losses",
+    "ladders": "linechart",
+    "latency": "heatmap",
+    "hits": '<ul class="hits">',
+}
 CHECK = """
     async only => {
         const rules = only ? { runOnly: { type: "rule", values: [only] } } : {};
