@@ -69,7 +69,13 @@ UNBROKEN = ("unbroken_" * 9)[:80]
 LONG_TAG = "unbroken" * 10 + "-1.1"
 WIDTHS = (320, 390, 768, 1280)
 #: Pages that may be empty without an error: what each shows here.
-FILLED = {"releases": "unbroken-1.1", "ladders": "linechart", "latency": "heatmap", "hits": '<ul class="hits">'}
+FILLED = {
+    "releases": "unbroken-1.1",
+    "story": "Largest losses",
+    "ladders": "linechart",
+    "latency": "heatmap",
+    "hits": '<ul class="hits">',
+}
 CHECK = """
     async only => {
         const rules = only ? { runOnly: { type: "rule", values: [only] } } : {};
