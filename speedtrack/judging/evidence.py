@@ -49,13 +49,19 @@ class TwoSides(NamedTuple):
 
 
 class JudgedSeries(NamedTuple):
-    """What a judgement needs to know of a series. ``smallest``: its smallest effect, as a ratio."""
+    """What a judgement needs to know of a series. ``stated`` and ``detectable`` are those of ``effect_of``."""
 
     machine_id: int
     benchmark_id: int
     benchmark: str
     metric: Metric
-    smallest: float
+    stated: float | None
+    detectable: float | None
+
+    @property
+    def smallest(self) -> float:
+        """The smallest effect, as a ratio."""
+        return effects.effect_of(self.metric, self.stated, self.detectable)
 
 
 class StoredAnswer(NamedTuple):
@@ -144,11 +150,13 @@ KNOWN = lines.sql(f"""
         SELECT * FROM unnest(ARRAY(SELECT machine_id FROM every_end), ARRAY(SELECT base_id FROM every_end),
                              ARRAY(SELECT head_id FROM every_end)) AS e (machine_id, base_id, head_id)),
            {effects.STATED}
-    SELECT 'series', ARRAY[s.id, s.machine_id, s.benchmark_id]::bigint[], ARRAY[b.name, s.metric]::text[],
-           ARRAY[{effects.OF_SERIES}]::float8[]
-      FROM watched
-      JOIN runs_series s ON s.id = watched.id
-      JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
+    SELECT 'series', array_agg(id) || array_agg(machine_id) || array_agg(benchmark_id),
+           array_agg(name::text) || array_agg(metric::text), array_agg(stated) || array_agg(detectable)
+      FROM (SELECT s.id::bigint, s.machine_id, s.benchmark_id, b.name, s.metric, {effects.OF_SERIES}
+              FROM watched
+              JOIN runs_series s ON s.id = watched.id
+              JOIN benchmarks_benchmark b ON b.id = s.benchmark_id) s
+    HAVING count(*) > 0
  UNION ALL
     SELECT 'stored', ARRAY[base_id, head_id, distance]::bigint[] || series::bigint[], answers, numbers FROM stored
  UNION ALL
@@ -233,14 +241,14 @@ def read(**lists: list[Any]) -> Known:
     """What KNOWN answers for these parameters; without any, nothing is asked."""
     if not any(lists.values()):
         return Known()
-    parameters: dict[str, Any] = {name: lists.get(name, []) for name in LISTS}
+    parameters: dict[str, Any] = {name: array_text(lists.get(name, [])) for name in LISTS}
     rows: dict[str, list[Row]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(KNOWN, {**parameters, "measured": list(MEASURED), "headline": HEADLINE})
         for kind, ids, texts, values in cursor:
             rows[kind].append((ids, texts, values))
     return Known(
-        {ids[0]: judged_series(ids, *row) for ids, *row in rows["series"]},
+        judged_series(rows["series"]),
         stored_answers(rows["stored"], rows["flagged"], rows["change"]),
         points_of_rows(rows["point"]),
         same_programs(rows["build"]),
@@ -248,10 +256,20 @@ def read(**lists: list[Any]) -> Known:
     )
 
 
-def judged_series(ids: list[int], texts: list[str], values: list[float | None]) -> JudgedSeries:
-    _, machine, benchmark_id = ids
-    benchmark, metric = texts
-    return JudgedSeries(machine, benchmark_id, benchmark, METRICS[metric], effects.effect_of(METRICS[metric], *values))
+def array_text(values: Iterable[int | str | None]) -> str:
+    """An array as PostgreSQL reads it. psycopg takes ten times as long for a list."""
+    return f"{{{','.join('NULL' if value is None else str(value) for value in values)}}}"
+
+
+def judged_series(rows: Iterable[Row]) -> dict[int, JudgedSeries]:
+    """By id: the series. ``rows``: that of KNOWN, with the columns one after another."""
+    series: dict[int, JudgedSeries] = {}
+    for ids, texts, numbers in rows:
+        count = len(ids) // 3
+        metrics = [METRICS[name] for name in texts[count:]]
+        columns = ids[count : 2 * count], ids[2 * count :], texts, metrics, numbers, numbers[count:]
+        series |= {pk: JudgedSeries(*facts) for pk, *facts in zip(ids, *columns, strict=False)}
+    return series
 
 
 def stored_answers(rows: Iterable[Row], flagged: Iterable[Row], changes: Iterable[Row]) -> dict[TwoSides, StoredAnswer]:
@@ -263,13 +281,13 @@ def stored_answers(rows: Iterable[Row], flagged: Iterable[Row], changes: Iterabl
     answers = {}
     for (base, head, distance, *series_ids), texts, columns in rows:
         for series, text, old, ratio, low, high in zip(series_ids, texts, *columns, strict=True):
-            between = [step for width, step in steps.get((series, head), ()) if width <= distance]
+            changes_here = steps.get((series, head), ())
             answers[TwoSides(series, base, head)] = StoredAnswer(
                 distance,
                 old,
                 Answer(ratio, low, high, text),
                 (series, head) in voided or (series, base) in voided,
-                between[-1] if between else None,
+                next((step for width, step in reversed(changes_here) if width <= distance), None),
             )
     return answers
 

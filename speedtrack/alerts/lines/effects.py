@@ -32,9 +32,9 @@ OF_SERIES = """
     coalesce((SELECT max(o.smallest_effect) FROM benchmarks_outsidemetric o
                WHERE o.project_id = s.project_id AND o.key = s.metric),
              (SELECT (stated.metrics -> s.metric ->> 'smallest_effect')::float8
-                FROM stated WHERE stated.project_id = s.project_id)),
+                FROM stated WHERE stated.project_id = s.project_id)) AS stated,
     (SELECT (array_agg(f.smallest ORDER BY f.id DESC))[1]
-       FROM alerts_noisefloor f WHERE f.series_id = s.id AND f.smallest IS NOT NULL)
+       FROM alerts_noisefloor f WHERE f.series_id = s.id AND f.smallest IS NOT NULL) AS detectable
 """
 EFFECTS = f"""
       WITH watched AS MATERIALIZED (SELECT unnest(%(series)s::int[]) AS id), {STATED}

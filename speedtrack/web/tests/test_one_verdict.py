@@ -14,16 +14,17 @@ from speedtrack.accounts.access import ANYBODY, Access
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, CommitComparison
 from speedtrack.benchmarks import numbers
-from speedtrack.judging.judge import judge_neighbours
+from speedtrack.judging.evidence import TwoSides
+from speedtrack.judging.judge import judge, judge_neighbours
 from speedtrack.judging.points import Place
-from speedtrack.judging.verdicts import Ruling
+from speedtrack.judging.verdicts import Basis, Ruling
 from speedtrack.notices import mail
 from speedtrack.notices.models import Outbox
 from speedtrack.projects.models import Tag
 from speedtrack.runs.models import Build, Measurement, Samples, Series
 from speedtrack.tests import builders
 from speedtrack.web.pages.sharing import badges, cards
-from speedtrack.web.tests.world import CPU, World, html_of
+from speedtrack.web.tests.world import CPU, World, counted, html_of
 
 COLOURED = re.compile(r'class="(number )?(change|answer|delta) (worse|better)"')
 
@@ -245,3 +246,27 @@ def test_a_release_that_is_the_head_is_unchanged_without_an_interval(client: Cli
     assert (since["ratio"], since["low"], since["high"], since["verdict"]) == (1.0, None, None, "same program")
     page = html_of(client.get("/p/kvd/"))
     assert "95% interval: –" in page and "+0.00%" in page
+
+
+def test_one_query_reads_stored_answers_pairs_changes_and_points(slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    series = Series.objects.get(benchmark__name="get-p1", metric=CPU).pk
+    ends = {
+        name: TwoSides(series, made.commit(base).pk, made.commit(head).pk)
+        for name, base, head in (("stored", 1, 2), ("change", 4, 5), ("samples", 0, 3), ("slower samples", 0, -1))
+    }
+    made.push(1)
+    never_measured = TwoSides(series, made.commit(0).pk, made.commit(-1).pk)
+    with counted() as context:
+        judgements = judge([*ends.values(), never_measured], [TwoSides(series, ends["stored"].base_id, 0)])
+    assert len(context) == 1
+    assert {name: judgements[side].basis for name, side in ends.items()} == {
+        "stored": Basis.STORED,
+        "change": Basis.CHANGE,
+        "samples": Basis.SAMPLES,
+        "slower samples": Basis.SAMPLES,
+    }
+    assert len(judgements) == len(ends)
+    CommitComparison.objects.filter(commit=ends["stored"].head_id).update(distance=2)
+    assert judge([ends["stored"]])[ends["stored"]].basis == Basis.SAMPLES, "stored against another commit"
+    assert judge([], [ends["stored"]]) == {}
