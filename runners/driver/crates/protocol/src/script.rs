@@ -1,7 +1,8 @@
 //! The commands of a workload and the order in which each connection sends them, again and again.
 
-use crate::command::Command;
+use crate::command::{Command, Step};
 use crate::command_order::CommandOrder;
+use crate::template::SHARED;
 use generator::rng::Rng;
 
 /// A weighted mix repeats a shuffled order of about this many commands: the fastest caches have room for it beside the rest.
@@ -13,6 +14,8 @@ pub struct Script {
     pub commands: Vec<Command>,
     /// Places in `commands`.
     pub order: CommandOrder,
+    /// The slots of the numbers that are drawn when the order begins, and which all of its commands share.
+    pub opening: Vec<u8>,
     /// Whether the order is random: a batch then begins anywhere in it.
     pub shuffled: bool,
 }
@@ -22,11 +25,14 @@ impl Script {
         Script::sequence(vec![(1, command)])
     }
 
-    /// Each command so many times (at least once), one after the other.
+    /// Each command so many times (at least once), one after the other. `__rand_1st__` to `__rand_9th__` are the same in
+    /// all of them.
     pub fn sequence(steps: Vec<(usize, Command)>) -> Script {
         let order = CommandOrder::new(&repeated(&steps));
-        let commands = steps.into_iter().map(|(_, command)| command).collect();
-        Script { commands, order, shuffled: false }
+        let mut commands: Vec<Command> = steps.into_iter().map(|(_, command)| command).collect();
+        // A command that is alone draws for itself, in its own loop.
+        let opening = if order.length() == 1 { Vec::new() } else { take_shared_draws(&mut commands) };
+        Script { commands, order, opening, shuffled: false }
     }
 
     /// Commands with weights (above 0), in a random order that depends on `seed` alone.
@@ -41,7 +47,8 @@ impl Script {
             order.swap(last, rng.below(last as u64 + 1) as usize);
         }
         let commands: Vec<Command> = steps.into_iter().map(|(_, command)| command).collect();
-        Script { shuffled: commands.len() > 1, order: CommandOrder::new(&order), commands }
+        let (shuffled, order) = (commands.len() > 1, CommandOrder::new(&order));
+        Script { commands, order, opening: Vec::new(), shuffled }
     }
 
     /// The place in the order at which connection `index` begins: in a shuffled one each has its own.
@@ -57,7 +64,8 @@ impl Script {
     /// Key numbers that one [`Script::unit`] draws.
     pub fn numbers_per_unit(&self) -> u64 {
         let unit = self.order.commands().into_iter().take(self.unit());
-        unit.map(|at| self.commands[usize::from(at)].numbers()).sum()
+        let drawn: u64 = unit.map(|at| self.commands[usize::from(at)].numbers()).sum();
+        drawn + self.opening.len() as u64
     }
 
     /// Bytes of one [`Script::unit`] of a sequence.
@@ -75,6 +83,17 @@ impl Script {
 /// The number of each command, as often as it is repeated.
 fn repeated(steps: &[(usize, Command)]) -> Vec<u16> {
     steps.iter().enumerate().flat_map(|(at, (times, _))| vec![at as u16; *times]).collect()
+}
+
+/// Take the draws of `__rand_1st__` to `__rand_9th__` out of `commands`; the slots that were drawn.
+fn take_shared_draws(commands: &mut [Command]) -> Vec<u8> {
+    let draws =
+        |slot: &u8| commands.iter().any(|command| command.steps.contains(&Step::Draw { slot: *slot }));
+    let slots = (1..SHARED as u8).filter(draws).collect();
+    for command in commands {
+        command.steps.retain(|step| !matches!(step, Step::Draw { slot: 1.. }));
+    }
+    slots
 }
 
 #[cfg(test)]
