@@ -59,6 +59,13 @@ fn the_commands_of_a_sequence_share_their_numbers() {
 }
 
 #[test]
+fn each_placeholder_counts_for_itself() {
+    let redis = Redis::start(&[]);
+    ours(&["-p", &redis.port, "-q", "-r", "50", "-n", "50", "--sequential", "-t", "zadd"]);
+    assert_eq!(redis.cli(&["zcard", "myzset"]).trim(), "50");
+}
+
+#[test]
 fn quoted_words_are_binary() {
     let redis = Redis::start(&[]);
     ours(&["-p", &redis.port, "-q", "-n", "10", "set", "x", r#""a\x00\xff\n""#]);

@@ -19,6 +19,8 @@ pub type Tags = Arc<[[u8; TAG_WIDTH]]>;
 /// The keys and values that are written into the commands of a connection.
 pub struct FillSource {
     pub keys: Keys,
+    /// The keys of `__rand_1st__` to `__rand_9th__`, when each of them counts for itself; else empty.
+    pub shared_keys: Vec<Keys>,
     /// The keys of each command, when key numbers have no leading zeros; else empty.
     pub command_keys: Vec<Keys>,
     pub values: ValuePool,
@@ -152,7 +154,10 @@ impl FillSource {
     /// Draw the number of `slot`, which is the same wherever it is written until it is drawn again.
     #[inline(always)]
     fn draw_shared(&mut self, state: &mut FillState, slot: u8) {
-        state.numbers[usize::from(slot)] = self.keys.next(&mut self.rng);
+        let slot = usize::from(slot);
+        // Slot 0 is `__key__`, which counts on with all other numbers.
+        let keys = self.shared_keys.get_mut(slot.wrapping_sub(1)).unwrap_or(&mut self.keys);
+        state.numbers[slot] = keys.next(&mut self.rng);
     }
 
     #[inline(never)]

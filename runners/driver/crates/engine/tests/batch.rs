@@ -29,6 +29,7 @@ fn commands(value_bytes: usize) -> Vec<Command> {
 fn batch(script: &Script, most: usize) -> Batch {
     let source = FillSource {
         keys: Keys::Uniform { keyspace: 1_000_000 },
+        shared_keys: Vec::new(),
         command_keys: Vec::new(),
         values: ValuePool::new(1, 200),
         rng: Rng::stream(1, 3),

@@ -61,11 +61,12 @@ impl Script {
         if self.shuffled { 1 } else { self.order.length() }
     }
 
-    /// Key numbers that one [`Script::unit`] draws.
-    pub fn numbers_per_unit(&self) -> u64 {
+    /// Key numbers that one [`Script::unit`] draws for `slot`.
+    pub fn numbers_per_unit(&self, slot: u8) -> u64 {
         let unit = self.order.commands().into_iter().take(self.unit());
-        let drawn: u64 = unit.map(|at| self.commands[usize::from(at)].numbers()).sum();
-        drawn + self.opening.len() as u64
+        let steps = unit.flat_map(|at| &self.commands[usize::from(at)].steps);
+        let drawn = steps.filter_map(Step::drawn_slot).chain(self.opening.iter().copied());
+        drawn.filter(|drawn| *drawn == slot).count() as u64
     }
 
     /// Bytes of one [`Script::unit`] of a sequence.
@@ -152,7 +153,7 @@ mod tests {
     fn a_sequence_repeats_its_steps() {
         let script = Script::sequence(vec![(1, command(b"a")), (3, command(b"bb__rand_int__"))]);
         assert_eq!(script.order.commands(), [0, 1, 1, 1]);
-        assert_eq!((script.unit(), script.numbers_per_unit()), (4, 3));
+        assert_eq!((script.unit(), script.numbers_per_unit(0)), (4, 3));
         assert_eq!(script.batch_bytes(2), 2 * 4 * 14);
     }
 }
