@@ -10,6 +10,7 @@ mod failures;
 mod golden;
 mod ladder;
 mod memtier;
+mod modules;
 mod null_server;
 mod output;
 mod passwords;

@@ -130,6 +130,22 @@ fn the_seed_makes_the_bytes_whatever_the_threads() {
 }
 
 #[test]
+fn each_placeholder_counts_for_itself() {
+    for (load, keys) in [
+        ("-n 100 set a:__rand_1st__ x ; set b:__rand_2nd__ x", 100),
+        ("-n 100 -P 5 set a:__rand_int__ x ; set b:__rand_9th__ __rand_9th__", 100),
+        ("-n 50 set a:__rand_1st__ __rand_int__:__rand_int__", 50),
+        ("-n 25 -P 5 set a:__rand_int__:__rand_int__ x", 25),
+        ("-n 50 set a:__rand_int__ x ; set b:__rand_int__ x", 50),
+    ] {
+        let server = Server::tcp(Manner::Honest);
+        let output = speedbench(words(&server, &format!("-r 50 -c 5 --sequential {load}")));
+        assert!(output.status.success(), "{load}");
+        assert_eq!(server.seen().store.len(), keys, "{load}");
+    }
+}
+
+#[test]
 fn warnings_do_not_end_the_run() {
     let server = Server::tcp(Manner::Honest);
     let output = speedbench(words(&server, "-e -t get --threads 501 -n 20 PING"));

@@ -95,6 +95,14 @@ fn what_a_result_says_of_its_workload_can_be_measured_again() {
         verify = 1.0
         pipeline = 2
         window = "rolling""#,
+        r#"sequence = [
+            { request = "SET a:__rand_1st__ __data__" },
+            { request = "SET b:__key__ __data__" },
+            { request = "GET a:__rand_1st__" },
+        ]
+        keys = { count = 1000000 }
+        expect = { hit_rate = 1 }
+        verify = 1.0"#,
         r#"test = "set"
         keys = { count = 100, distribution = "parts" }"#,
         r#"test = "set"

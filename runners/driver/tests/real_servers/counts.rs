@@ -41,6 +41,31 @@ fn sequences_transactions_and_placeholders_do_what_they_say() {
 }
 
 #[test]
+fn the_commands_of_a_sequence_share_their_numbers() {
+    let redis = Redis::start(&[]);
+    for pipeline in ["1", "16"] {
+        redis.cli(&["flushall"]);
+        redis.cli(&["config", "resetstat"]);
+        let words = "-q -n 2000 -r 1000000 -- set k__rand_1st__ v ; get k__rand_1st__";
+        ours(
+            &[&["-p", &redis.port, "-P", pipeline], words.split(' ').collect::<Vec<_>>().as_slice()].concat(),
+        );
+        assert!(redis.cli(&["info", "stats"]).contains("keyspace_hits:1000\r\nkeyspace_misses:0\r\n"));
+    }
+    redis.cli(&["flushall"]);
+    let words = "-q -n 2000 -r 1000000 multi ; lpush a__rand_2nd__ x ; rpop a__rand_2nd__ ; exec";
+    ours(&[&["-p", &redis.port], words.split(' ').collect::<Vec<_>>().as_slice()].concat());
+    assert_eq!(redis.cli(&["dbsize"]).trim(), "0");
+}
+
+#[test]
+fn each_placeholder_counts_for_itself() {
+    let redis = Redis::start(&[]);
+    ours(&["-p", &redis.port, "-q", "-r", "50", "-n", "50", "--sequential", "-t", "zadd"]);
+    assert_eq!(redis.cli(&["zcard", "myzset"]).trim(), "50");
+}
+
+#[test]
 fn quoted_words_are_binary() {
     let redis = Redis::start(&[]);
     ours(&["-p", &redis.port, "-q", "-n", "10", "set", "x", r#""a\x00\xff\n""#]);

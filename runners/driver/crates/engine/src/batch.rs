@@ -94,7 +94,7 @@ impl Batch {
     pub fn prepare(&mut self, count: usize) -> usize {
         match (self.layout, self.script.commands.as_slice()) {
             (Layout::Assembled, _) => self.assemble(count),
-            (_, [command]) => {
+            (_, [command]) if self.script.opening.is_empty() => {
                 self.source.fill_run::<false>(&mut self.state, command, &mut self.bytes, count);
                 count * command.bytes.len()
             }
@@ -108,6 +108,7 @@ impl Batch {
         let (mut left, mut end) = (count, 0);
         let mut next = if self.whole { 0 } else { self.next };
         while left > 0 {
+            self.source.open(&mut self.state, &self.script, next);
             let run = order.run(next).min(left);
             let command = &self.script.commands[order.command(next)];
             let places = &mut self.bytes[end..];
@@ -130,6 +131,7 @@ impl Batch {
             self.next = 0;
         }
         for _ in 0..count {
+            self.source.open(&mut self.state, &self.script, self.next);
             let number = self.script.order.command(self.next);
             let before = self.bytes.len();
             self.source.assemble(&mut self.state, &self.script.commands[number], &mut self.bytes);
@@ -158,8 +160,9 @@ impl Replay {
         Replay { script, source, state: FillState::default(), request: vec![0; room], next }
     }
 
-    /// The next command, by its place among those of the script, and the key number that it drew last.
+    /// The next command, by its place among those of the script, and the key number that it holds last.
     pub fn next_request(&mut self) -> (usize, u64) {
+        self.source.open(&mut self.state, &self.script, self.next);
         let command = self.script.order.command(self.next);
         self.source.fill(&mut self.state, &mut self.request, &self.script.commands[command].steps);
         self.next = self.script.order.after(self.next, 1);

@@ -10,6 +10,7 @@ use generator::keys::Keys;
 use generator::rng::Rng;
 use generator::values::{ValuePool, ValueRange};
 use protocol::command::{Command, Step};
+use protocol::script::Script;
 use protocol::template::{PlainKeys, SHARED, TAG_WIDTH, Varying};
 
 /// The hash tags that lead to one node of a cluster; empty without a cluster.
@@ -18,6 +19,8 @@ pub type Tags = Arc<[[u8; TAG_WIDTH]]>;
 /// The keys and values that are written into the commands of a connection.
 pub struct FillSource {
     pub keys: Keys,
+    /// The keys of `__rand_1st__` to `__rand_9th__`, when each of them counts for itself; else empty.
+    pub shared_keys: Vec<Keys>,
     /// The keys of each command, when key numbers have no leading zeros; else empty.
     pub command_keys: Vec<Keys>,
     pub values: ValuePool,
@@ -123,11 +126,11 @@ impl FillSource {
                 let from = self.values.place(&mut self.rng, state.last);
                 request[at..at + bytes].copy_from_slice(self.values.bytes(ValueRange { from, bytes }));
             }
-            Step::Draw { slot } => {
-                state.last = self.keys.next(&mut self.rng);
-                state.numbers[usize::from(slot)] = state.last;
+            Step::Draw { slot } => self.draw_shared(state, slot),
+            Step::Shared { at, slot } => {
+                state.last = state.numbers[usize::from(slot)];
+                number(request, at, state.last);
             }
-            Step::Shared { at, slot } => number(request, at, state.numbers[usize::from(slot)]),
             Step::Sequence { at } => number(request, at, self.sequence % digits::LIMIT),
             Step::DrawTag => state.tag = self.rng.below(self.tags.len() as u64) as usize,
             Step::Tag { at } => request[at..at + TAG_WIDTH].copy_from_slice(&self.tags[state.tag]),
@@ -138,6 +141,23 @@ impl FillSource {
             // `assemble` does these.
             Step::PasteLength { .. } | Step::Paste { .. } => {}
         }
+    }
+
+    /// Draw what all commands of `script` share if its order begins at `place`.
+    #[inline(always)]
+    pub fn open(&mut self, state: &mut FillState, script: &Script, place: usize) {
+        if place == 0 {
+            script.opening.iter().for_each(|slot| self.draw_shared(state, *slot));
+        }
+    }
+
+    /// Draw the number of `slot`, which is the same wherever it is written until it is drawn again.
+    #[inline(always)]
+    fn draw_shared(&mut self, state: &mut FillState, slot: u8) {
+        let slot = usize::from(slot);
+        // Slot 0 is `__key__`, which counts on with all other numbers.
+        let keys = self.shared_keys.get_mut(slot.wrapping_sub(1)).unwrap_or(&mut self.keys);
+        state.numbers[slot] = keys.next(&mut self.rng);
     }
 
     #[inline(never)]
@@ -237,12 +257,12 @@ fn text(bytes: &mut Vec<u8>, number: u64) {
     }
 }
 
-/// What the places of one command share.
+/// What the places of one command share, and the commands of a sequence.
 #[derive(Default)]
 pub struct FillState {
     numbers: [u64; SHARED],
     tag: usize,
-    /// The key number that was drawn last: a value belongs to it.
+    /// The key number that was written last: a value belongs to it.
     last: u64,
     /// What is not yet pasted.
     pieces: VecDeque<Piece>,
@@ -251,7 +271,7 @@ pub struct FillState {
 }
 
 impl FillState {
-    /// Drop what is not pasted; the key number that was drawn last.
+    /// Drop what is not pasted; the key number that was written last.
     pub fn end_request(&mut self) -> u64 {
         self.pieces.clear();
         self.last

@@ -17,6 +17,7 @@ use machine::counters::Counters;
 use network::target::remedy_of;
 use protocol::replies::{Protocol, Tally};
 use protocol::script::Script;
+use protocol::template::SHARED;
 use text::failure::{Failure, machine_failure};
 
 /// When a connection sends again.
@@ -116,7 +117,8 @@ impl Job {
 
     fn fill_source(&self, index: usize) -> FillSource {
         FillSource {
-            keys: self.keys(&self.key_order, index, self.script.numbers_per_unit()),
+            keys: self.slot_keys(index, 0),
+            shared_keys: self.shared_keys(index),
             command_keys: self.command_keys(index),
             values: self.values.clone(),
             rng: Rng::stream(self.seed, index as u64),
@@ -128,6 +130,15 @@ impl Job {
 
     fn keys(&self, order: &KeyOrder, index: usize, numbers: u64) -> Keys {
         Keys::new(order, self.keyspace, index, self.connections(), numbers)
+    }
+
+    fn slot_keys(&self, index: usize, slot: u8) -> Keys {
+        self.keys(&self.key_order, index, self.script.numbers_per_unit(slot))
+    }
+
+    fn shared_keys(&self, index: usize) -> Vec<Keys> {
+        let slots = if self.key_order.counts() { 1..SHARED as u8 } else { 0..0 };
+        slots.map(|slot| self.slot_keys(index, slot)).collect()
     }
 
     fn command_keys(&self, index: usize) -> Vec<Keys> {

@@ -29,6 +29,7 @@ fn commands(value_bytes: usize) -> Vec<Command> {
 fn batch(script: &Script, most: usize) -> Batch {
     let source = FillSource {
         keys: Keys::Uniform { keyspace: 1_000_000 },
+        shared_keys: Vec::new(),
         command_keys: Vec::new(),
         values: ValuePool::new(1, 200),
         rng: Rng::stream(1, 3),
@@ -79,4 +80,29 @@ fn a_mix_sends_each_command_as_often_as_it_weighs() {
         (text.matches("GET ").count(), text.matches("SET ").count()),
         (requests / 10 * 9, requests / 10)
     );
+}
+
+/// The twelve digits behind each `mark` of what `count` requests of a sequence of these texts send.
+fn numbers_behind(marks: [&str; 2], steps: &[(usize, &str)], count: usize) -> [Vec<String>; 2] {
+    let places = Placeholders { numbers: true, ..Placeholders::default() };
+    let command = |text: &str| Command::new(&places.cut(text.as_bytes()), Expectation::default());
+    let script = Script::sequence(steps.iter().map(|(times, text)| (*times, command(text))).collect());
+    let sent = String::from_utf8(prepared(&mut batch(&script, count), count)).unwrap();
+    marks.map(|mark| {
+        sent.match_indices(mark).map(|(at, _)| sent[at + mark.len()..][..12].to_owned()).collect()
+    })
+}
+
+#[test]
+fn the_commands_of_a_sequence_share_their_numbers() {
+    let steps = [(2, "set a__rand_1st__ b__rand_2nd__\r\n"), (1, "get c__rand_2nd__ d__rand_1st__\r\n")];
+    for (first, second) in [("a", "d"), ("b", "c")] {
+        let [set, get] = numbers_behind([first, second], &steps, 30);
+        let twice: Vec<String> = get.iter().flat_map(|number| [number.clone(), number.clone()]).collect();
+        assert_eq!(set, twice);
+        assert!(get.windows(2).all(|pair| pair[0] != pair[1]), "each sequence draws anew");
+    }
+    let [once, others] = numbers_behind(["a", "b"], &[(3, "a__rand_1st__ b__key__\r\n")], 9);
+    assert!(once.chunks(3).all(|unit| unit[0] == unit[1] && unit[1] == unit[2]), "{once:?}");
+    assert!(others.windows(2).all(|pair| pair[0] != pair[1]), "{others:?}");
 }

@@ -39,6 +39,11 @@ pub enum KeyOrder {
 }
 
 impl KeyOrder {
+    /// Whether a number depends on those before it.
+    pub fn counts(&self) -> bool {
+        matches!(self, KeyOrder::Parts | KeyOrder::Sequential)
+    }
+
     /// The rule by which `count` keys are asked for.
     pub fn of(distribution: Distribution, count: u64) -> KeyOrder {
         let skew = match distribution {

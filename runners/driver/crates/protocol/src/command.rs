@@ -40,6 +40,17 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// The slot for which it draws a key number; slot 0 is that of numbers which are not shared, too.
+    pub fn drawn_slot(&self) -> Option<u8> {
+        match self {
+            Step::Number { .. } | Step::DrawVarying(Varying::Key(_)) => Some(0),
+            Step::Draw { slot } => Some(*slot),
+            _ => None,
+        }
+    }
+}
+
 /// One command: its bytes, how to fill them, and the reply it should get.
 #[derive(Debug, Clone)]
 pub struct Command {
@@ -124,10 +135,7 @@ impl Command {
 
     /// Key numbers that one filling draws.
     pub fn numbers(&self) -> u64 {
-        let draws = |step: &&Step| {
-            matches!(step, Step::Number { .. } | Step::Draw { .. } | Step::DrawVarying(Varying::Key(_)))
-        };
-        self.steps.iter().filter(draws).count() as u64
+        self.steps.iter().filter(|step| step.drawn_slot().is_some()).count() as u64
     }
 }
 

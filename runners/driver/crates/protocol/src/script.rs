@@ -1,7 +1,8 @@
 //! The commands of a workload and the order in which each connection sends them, again and again.
 
-use crate::command::Command;
+use crate::command::{Command, Step};
 use crate::command_order::CommandOrder;
+use crate::template::SHARED;
 use generator::rng::Rng;
 
 /// A weighted mix repeats a shuffled order of about this many commands: the fastest caches have room for it beside the rest.
@@ -13,6 +14,8 @@ pub struct Script {
     pub commands: Vec<Command>,
     /// Places in `commands`.
     pub order: CommandOrder,
+    /// The slots of the numbers that are drawn when the order begins, and which all of its commands share.
+    pub opening: Vec<u8>,
     /// Whether the order is random: a batch then begins anywhere in it.
     pub shuffled: bool,
 }
@@ -22,11 +25,14 @@ impl Script {
         Script::sequence(vec![(1, command)])
     }
 
-    /// Each command so many times (at least once), one after the other.
+    /// Each command so many times (at least once), one after the other. `__rand_1st__` to `__rand_9th__` are the same in
+    /// all of them.
     pub fn sequence(steps: Vec<(usize, Command)>) -> Script {
         let order = CommandOrder::new(&repeated(&steps));
-        let commands = steps.into_iter().map(|(_, command)| command).collect();
-        Script { commands, order, shuffled: false }
+        let mut commands: Vec<Command> = steps.into_iter().map(|(_, command)| command).collect();
+        // A command that is alone draws for itself, in its own loop.
+        let opening = if order.length() == 1 { Vec::new() } else { take_shared_draws(&mut commands) };
+        Script { commands, order, opening, shuffled: false }
     }
 
     /// Commands with weights (above 0), in a random order that depends on `seed` alone.
@@ -41,7 +47,8 @@ impl Script {
             order.swap(last, rng.below(last as u64 + 1) as usize);
         }
         let commands: Vec<Command> = steps.into_iter().map(|(_, command)| command).collect();
-        Script { shuffled: commands.len() > 1, order: CommandOrder::new(&order), commands }
+        let (shuffled, order) = (commands.len() > 1, CommandOrder::new(&order));
+        Script { commands, order, opening: Vec::new(), shuffled }
     }
 
     /// The place in the order at which connection `index` begins: in a shuffled one each has its own.
@@ -54,10 +61,12 @@ impl Script {
         if self.shuffled { 1 } else { self.order.length() }
     }
 
-    /// Key numbers that one [`Script::unit`] draws.
-    pub fn numbers_per_unit(&self) -> u64 {
+    /// Key numbers that one [`Script::unit`] draws for `slot`.
+    pub fn numbers_per_unit(&self, slot: u8) -> u64 {
         let unit = self.order.commands().into_iter().take(self.unit());
-        unit.map(|at| self.commands[usize::from(at)].numbers()).sum()
+        let steps = unit.flat_map(|at| &self.commands[usize::from(at)].steps);
+        let drawn = steps.filter_map(Step::drawn_slot).chain(self.opening.iter().copied());
+        drawn.filter(|drawn| *drawn == slot).count() as u64
     }
 
     /// Bytes of one [`Script::unit`] of a sequence.
@@ -75,6 +84,17 @@ impl Script {
 /// The number of each command, as often as it is repeated.
 fn repeated(steps: &[(usize, Command)]) -> Vec<u16> {
     steps.iter().enumerate().flat_map(|(at, (times, _))| vec![at as u16; *times]).collect()
+}
+
+/// Take the draws of `__rand_1st__` to `__rand_9th__` out of `commands`; the slots that were drawn.
+fn take_shared_draws(commands: &mut [Command]) -> Vec<u8> {
+    let draws =
+        |slot: &u8| commands.iter().any(|command| command.steps.contains(&Step::Draw { slot: *slot }));
+    let slots = (1..SHARED as u8).filter(draws).collect();
+    for command in commands {
+        command.steps.retain(|step| !matches!(step, Step::Draw { slot: 1.. }));
+    }
+    slots
 }
 
 #[cfg(test)]
@@ -133,7 +153,7 @@ mod tests {
     fn a_sequence_repeats_its_steps() {
         let script = Script::sequence(vec![(1, command(b"a")), (3, command(b"bb__rand_int__"))]);
         assert_eq!(script.order.commands(), [0, 1, 1, 1]);
-        assert_eq!((script.unit(), script.numbers_per_unit()), (4, 3));
+        assert_eq!((script.unit(), script.numbers_per_unit(0)), (4, 3));
         assert_eq!(script.batch_bytes(2), 2 * 4 * 14);
     }
 }

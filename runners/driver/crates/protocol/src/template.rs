@@ -3,7 +3,7 @@
 use generator::digits;
 use generator::values::Ttl;
 
-/// Shared numbers of one command: number 0 is `__key__`, 1 to 9 are `__rand_1st__` to `__rand_9th__`.
+/// Shared numbers: number 0 is `__key__`, of one command; 1 to 9 are `__rand_1st__` to `__rand_9th__`, of a sequence.
 pub const SHARED: usize = 10;
 /// A hash tag with its braces: `{abc}`.
 pub const TAG_WIDTH: usize = 5;
@@ -13,7 +13,7 @@ pub const TAG_WIDTH: usize = 5;
 pub enum Fill {
     /// A key number of its own.
     Number,
-    /// A key number that is the same at all places of one command that name it.
+    /// A key number that is the same at all places that name it, of one command or of a sequence ([`SHARED`]).
     Shared(u8),
     /// The number of the command among those of all connections.
     Sequence,

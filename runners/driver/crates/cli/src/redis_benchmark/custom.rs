@@ -113,7 +113,7 @@ mod tests {
         let plan = planned(&["multi", ";", "3", "incr", "a:__rand_int__", ";", "exec"]).unwrap();
         assert_eq!(plan.title, "multi ; 3 incr a:__rand_int__ ; exec");
         assert_eq!(plan.script.order.commands(), [0, 1, 1, 1, 2]);
-        assert_eq!(plan.script.numbers_per_unit(), 3);
+        assert_eq!(plan.script.numbers_per_unit(0), 3);
         assert!(planned(&[";"]).is_err());
         let alone = planned(&["set", "k", ";"]).unwrap();
         assert_eq!(alone.script.commands[0].bytes, b"*3\r\n$3\r\nset\r\n$1\r\nk\r\n$1\r\n;\r\n");

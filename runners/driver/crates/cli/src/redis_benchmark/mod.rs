@@ -40,8 +40,8 @@ pub const NAMES: [&str; 2] = ["redis-benchmark", "valkey-benchmark"];
 const PORT: u16 = 6379;
 const IN_ITS_PLACE: &str = concat!("(speedbench ", env!("CARGO_PKG_VERSION"), " in its place)");
 const AFTER_HELP: &str = "\
-A command may hold __rand_int__ (a number of its own), __rand_1st__ to __rand_9th__ and __key__ (the same number \
-wherever it stands in one command), __seq__ (counts all commands), __data__ (a value of -d bytes) and, with --cluster, \
+A command may hold __rand_int__ (a number of its own), __rand_1st__ to __rand_9th__ (the same number in the whole \
+sequence), __key__ (in the command), __seq__ (counts all commands), __data__ (a value of -d bytes) and, with --cluster, \
 {tag}. A word in double quotes may hold escapes: \"\\x00\\n\". A word ';' separates commands of a sequence; a number \
 before a command repeats it.
 

@@ -85,6 +85,9 @@ fn expanded(word: &str, options: &Options) -> Vec<String> {
         "D*10" => one("__data__*10"),
         "S" if options.load.keyspace.is_some() => one("__rand_int__"),
         "S" => one("0"),
+        // Beside a score that is drawn, it counts for itself.
+        "E" if options.load.keyspace.is_some() => one("element:__rand_1st__"),
+        "E" => one("element:__rand_int__"),
         "L" => vec![suite::library(options.tests.functions, false)],
         "K" => {
             let keys = (1..=options.tests.keys_in_fcall).map(|key| format!("key{key}"));

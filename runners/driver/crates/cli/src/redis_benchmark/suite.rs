@@ -4,7 +4,8 @@ pub struct Test {
     pub title: &'static str,
     /// The names by which -t selects it.
     pub names: &'static [&'static str],
-    /// Words separated by spaces. `D` is the value, `T` the hash tag with its colon in a cluster, `S` a score.
+    /// Words separated by spaces. `D` is the value, `T` the hash tag with its colon in a cluster, `S` a score,
+    /// `E` the element that has it.
     pub words: &'static str,
     /// Which programs run it when -t does not name it.
     pub runs_in: RunsIn,
@@ -56,7 +57,7 @@ pub const TESTS: &[Test] = &[
     test("SADD", &["sadd"], "SADD mysetT element:__rand_int__"),
     test("HSET", &["hset"], "HSET myhashT element:__rand_int__ D"),
     test("SPOP", &["spop"], "SPOP mysetT"),
-    test("ZADD", &["zadd"], "ZADD myzsetT S element:__rand_int__"),
+    test("ZADD", &["zadd"], "ZADD myzsetT S E"),
     test("ZPOPMIN", &["zpopmin"], "ZPOPMIN myzsetT"),
     test("LPUSH (needed to benchmark LRANGE)", LRANGES, "LPUSH mylistT D"),
     test("LRANGE_100 (first 100 elements)", &["lrange", "lrange_100"], "LRANGE mylistT 0 99"),
