@@ -54,6 +54,7 @@ urlpatterns = [
     path("home.json", pages.home_values, name="home-values"),
     path("p/<slug:slug>/", pages.project, name="project"),
     path("p/<slug:slug>.<str:form>", pages.project_values, name="project-values"),
+    path("p/<slug:slug>/board/", pages.board, name="board"),
     path(LINE, timelines.timeline, name="timeline"),
     path(f"{LINE}/why.json", timelines.timeline_why, name="timeline-why"),
     path(f"{LINE}.<str:form>", timelines.timeline_values, name="timeline-values"),

@@ -66,6 +66,7 @@ QUERIES: dict[str, list[str]] = {
     "commit-values": ["branch", "machine"],
     "latency-values": ["branch", "machine", "last", "commit"],
     "project": ["branch", "machine", "metric"],
+    "board": ["branch", "machine", "metric", "q", "page", "part"],
     "timeline": [
         "branch",
         "machine",

@@ -98,7 +98,7 @@ RULES: dict[str, Rule] = {
     **rules(Rule(), "home", "home-values", "commit-values", "latency-values"),
     **rules(Rule(), "queue", "search", "search-values", "machines", "machine-values"),
     **rules(Rule(), "ladders", "ladders-values", "all-alerts", "all-alerts-values", "all-alerts-feed", "all-gains"),
-    **rules(Rule(), "project", "project-values", "timeline", "timeline-values", "timeline-why", "lines"),
+    **rules(Rule(), "project", "project-values", "board", "timeline", "timeline-values", "timeline-why", "lines"),
     **rules(Rule(), "commit", "latency"),
     **rules(Rule(), "releases", "releases-feed", "releases-values", "story", "story-text"),
     **rules(Rule(), "compare", "compare-values", "compare-picture"),

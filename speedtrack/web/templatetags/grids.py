@@ -11,8 +11,9 @@ from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.judging.verdicts import Judgement
 from speedtrack.web.addresses import commit_path, timeline_path
-from speedtrack.web.drawing.small.sparkline import ROW, Sparkline
+from speedtrack.web.drawing.small.sparkline import ROW, WIDE, Sparkline
 from speedtrack.web.pages.home import Card, Trend
+from speedtrack.web.pages.project.board import SmallPlot
 from speedtrack.web.pages.project.columns import GridColumn
 from speedtrack.web.pages.project.grid import BenchmarkRow, Cell, Grid
 from speedtrack.web.pages.releasepoints import MeasuredRelease
@@ -86,7 +87,19 @@ def grid_row(grid: Grid, metric: Metric, row: BenchmarkRow, query: str, marks: d
     )
 
 
-def newest_value(metric: Metric, row: BenchmarkRow) -> str:
+@register.simple_tag
+def small_plot(plot: SmallPlot) -> SafeString:
+    """The line of a plot, with its changes."""
+    marks = [(change.at, f"mark {change.look}") for change in plot.changes]
+    return Sparkline.of(plot.values, WIDE, marks).svg(f"{plot.benchmark}: newest commits", stretched=True)
+
+
+@register.simple_tag
+def newest_of_plot(metric: Metric, plot: SmallPlot) -> SafeString:
+    return mark_safe(newest_value(metric, plot))  # noqa: S308 - escaped
+
+
+def newest_value(metric: Metric, row: BenchmarkRow | SmallPlot) -> str:
     text = escape(numbers.quantity(metric, row.newest))
     return (
         f'<span class="soft" title="unreliable: {escape(", ".join(row.flags))}">({text})</span>' if row.flags else text

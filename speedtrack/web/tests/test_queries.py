@@ -77,7 +77,7 @@ def begun(world: World) -> Run:
 
 def test_no_page_takes_more_queries_than_its_budget(client: Client, full: FullWorld) -> None:
     shas = full.world.shas
-    project = ["", "alerts/", "releases/", "bisect/", "sensitivity/", "annotations/", "mutes/", "pulls/"]
+    project = ["", "board/", "alerts/", "releases/", "bisect/", "sensitivity/", "annotations/", "mutes/", "pulls/"]
     project += [f"c/{shas[5]}/", f"c/{shas[5]}.json", f"c/{shas[-1]}/", f"compare/?base={shas[0]}&head={shas[6]}"]
     project += [f"compare/?base={shas[4]}&head={shas[5]}", "releases.atom", "badge.svg?show=release"]
     lines = [f"{LINE}{form}" for form in ("", ".json", ".csv", ".svg", "?part=values")]

@@ -19,6 +19,7 @@ from speedtrack.web.pages.alerting import alert as alert_page
 from speedtrack.web.pages.alerting import annotations
 from speedtrack.web.pages.commit import document as commit_document
 from speedtrack.web.pages.commit import page as commit_page
+from speedtrack.web.pages.project import board as board_page
 from speedtrack.web.pages.project import page as project_page
 from speedtrack.web.pages.running import duels
 from speedtrack.web.pages.running import log as log_page
@@ -64,6 +65,13 @@ def project(request: HttpRequest, slug: str) -> HttpResponse:
     context |= {"begins": beginning.load(page.scope), "stream": stream_of_queue()}
     context["bell"] = notifications.bell_of(request.user, project)
     return render(request, "web/project.html", context)
+
+
+@require_safe
+def board(request: HttpRequest, slug: str) -> HttpResponse:
+    page = board_page.load(slug, request.GET)
+    template = "web/board_live.html" if request.GET.get("part") == "live" else "web/board.html"
+    return render(request, template, {"page": page, "scope": page.scope, "project": page.scope.project})
 
 
 @require_safe

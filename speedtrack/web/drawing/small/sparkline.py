@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 SMALL = (120, 28)
@@ -18,14 +18,21 @@ CALM = 0.02  # a line whose values span less than this share is not stretched to
 
 @dataclass(frozen=True)
 class Sparkline:
-    """The path of a line in SVG's syntax, and its last point."""
+    """The path of a line in SVG's syntax, and its last point.
+
+    ``marks``: vertical lines, each its x and its CSS class.
+    """
 
     path: str
     end: tuple[float, float] | None
     size: tuple[int, int]
+    marks: Sequence[tuple[float, str]] = ()
 
     @classmethod
-    def of(cls, values: Sequence[float | None], size: tuple[int, int] = SMALL) -> "Sparkline":
+    def of(
+        cls, values: Sequence[float | None], size: tuple[int, int] = SMALL, marks: Sequence[tuple[int, str]] = ()
+    ) -> "Sparkline":
+        """``marks``: indices of values, each with the CSS class of a line there."""
         measurements = [v for v in values if v is not None]
         if not measurements:
             return cls("", None, size)
@@ -37,7 +44,8 @@ class Sparkline:
             None if v is None else (MARGIN + i * step, height / 2 - (v - middle) / half * (height / 2 - MARGIN))
             for i, v in enumerate(values)
         ]
-        return cls(path_through(points), [p for p in points if p][-1], size)
+        lines = [(MARGIN + at * step, look) for at, look in marks]
+        return cls(path_through(points), [p for p in points if p][-1], size, lines)
 
     def svg(self, label: str, stretched: bool = False) -> SafeString:
         """The line as SVG.
@@ -48,10 +56,13 @@ class Sparkline:
         if self.end and not stretched:
             x, y = (f"{coordinate:.1f}" for coordinate in self.end)
             end = format_html('<circle cx="{}" cy="{}" r="2.2"/>', x, y)
+        marks = format_html_join(
+            "", '<path class="{}" d="M{} 0V{}"/>', ((look, f"{x:.1f}", self.size[1]) for x, look in self.marks)
+        )
         return format_html(
             '<svg class="spark" viewBox="0 0 {} {}" width="{}" height="{}"{} role="img" aria-label="{}">'
-            '<path d="{}"/>{}</svg>',
-            *(*self.size, *self.size, STRETCHED if stretched else "", label, self.path, end),
+            '{}<path d="{}"/>{}</svg>',
+            *(*self.size, *self.size, STRETCHED if stretched else "", label, marks, self.path, end),
         )
 
 

@@ -303,13 +303,18 @@ def neighbours_on(line: LineColumns, path: Sequence[GridColumn]) -> Iterator[tup
 def benchmark_row(context: RowContext, name: str, why: str, lines: list[LineColumns], sides: RowSides) -> BenchmarkRow:
     """The row of a benchmark with these lines; its trend is that of the newest line."""
     newest = newest_line(lines)
-    clean = {at: v for at, v in zip(newest.at.tolist(), newest.value.tolist(), strict=True) if at not in newest.flags}
     url = timeline_path(context.scope.project.slug, name, context.scope.metric.name)
-    spark = [clean.get(at) for at in range(len(context.path))]
+    spark = clean_values(newest, len(context.path))
     since = context.judgements.get(sides.since) if sides.since else None
     flags = newest.flags.get(int(newest.at[-1]), [])
     cells = release_cells(context, lines, sides), cells_of(context, lines, sides)
     return BenchmarkRow(name, why, url, float(newest.value[-1]), flags, spark, *cells, since)
+
+
+def clean_values(line: LineColumns, count: int) -> list[float | None]:
+    """The reliable values of a line by commit; None is a gap."""
+    clean = {at: v for at, v in zip(line.at.tolist(), line.value.tolist(), strict=True) if at not in line.flags}
+    return [clean.get(at) for at in range(count)]
 
 
 def release_cells(context: RowContext, lines: list[LineColumns], sides: RowSides) -> list[Cell]:

@@ -1,0 +1,135 @@
+"""The board of a project: a small plot per benchmark, for a wall or a glance."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db.models import Subquery
+from django.http import QueryDict
+
+from speedtrack.alerts.lines.linecolumns import LineColumns
+from speedtrack.benchmarks.metrics import Metric
+from speedtrack.benchmarks.storing import suite_of
+from speedtrack.judging.verdicts import SETTLED, SIGNS, direction_of, words_of
+from speedtrack.runs.scheduling import states
+from speedtrack.web.addresses import timeline_path
+from speedtrack.web.pages.project import grid
+from speedtrack.web.pages.project.columns import GridColumn, Mark, columns_before
+from speedtrack.web.pages.project.filters import GridFilters
+from speedtrack.web.pages.project.grid import ShownSeries
+from speedtrack.web.pages.project.page import NEWEST_SUITE
+from speedtrack.web.pages.running.live import stream_of_queue
+from speedtrack.web.scope import PageScope, scope_of
+
+MOST = 60  # plots of one page
+
+
+@dataclass(frozen=True)
+class PlottedChange:
+    """A change point within a plot. ``at``: the index of its commit; ``look``: worse, better or settled."""
+
+    at: int
+    look: str
+    sign: str
+    words: str
+    status: str
+    ratio: float
+
+    @classmethod
+    def of(cls, at: int, mark: Mark, metric: Metric) -> "PlottedChange":
+        verdict, is_settled = direction_of(metric, mark.ratio), mark.alert_status in SETTLED
+        look, status = ("settled", mark.alert_status) if is_settled else (str(verdict), mark.status)
+        return cls(at, look, SIGNS.get(verdict, ""), words_of(verdict, metric), str(status), mark.ratio)
+
+
+@dataclass(frozen=True)
+class SmallPlot:
+    """The newest line of a benchmark.
+
+    ``values``: the reliable ones by commit, None is a gap; ``newest``: its newest value, unreliable if it has
+    ``flags``. ``changes``: of the shown commits, oldest first.
+    """
+
+    benchmark: str
+    url: str
+    newest: float
+    flags: list[str]
+    values: list[float | None]
+    changes: list[PlottedChange]
+
+    @property
+    def last_change(self) -> PlottedChange | None:
+        return self.changes[-1] if self.changes else None
+
+
+@dataclass(frozen=True)
+class Board:
+    """``commits``: how many the plots span. ``page``: the number of this one, from 1, of ``pages``."""
+
+    scope: PageScope
+    filters: GridFilters
+    plots: list[SmallPlot]
+    commits: int
+    page: int
+    pages: int
+    stream: str
+    version: str
+
+    @property
+    def before(self) -> int | None:
+        return self.page - 1 or None
+
+    @property
+    def after(self) -> int | None:
+        return self.page + 1 if self.page < self.pages else None
+
+
+def load(slug: str, query: QueryDict) -> Board:
+    """The board. Raises Http404 for a name that does not exist."""
+    version = states.version_now()  # first: what changes meanwhile makes the page load it again
+    scope = scope_of(slug, query, suite_id=Subquery(NEWEST_SUITE))
+    filters, all_series = GridFilters(GridFilters.of(query).text), grid.shown_series(scope)
+    names = [name for name in ordered_names(scope, all_series) if filters.admits(name, "")]
+    page = min(page_of(query), pages_for(names))
+    of_page = names[(page - 1) * MOST : page * MOST]
+    path = columns_before(scope, "", grid.WINDOW)
+    plots = plots_of(scope, {pk: one for pk, one in all_series.items() if one.benchmark in of_page}, path)
+    shown = [plots[name] for name in of_page if name in plots]
+    return Board(scope, filters, shown, len(path), page, pages_for(names), stream_of_queue(), version)
+
+
+def pages_for(names: Sequence[str]) -> int:
+    return max(1, -(-len(names) // MOST))
+
+
+def page_of(query: QueryDict) -> int:
+    """The number of the page that an address names, 1 unless it is a sensible number."""
+    text = query.get("page", "")
+    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 5 else 1
+
+
+def ordered_names(scope: PageScope, all_series: Mapping[int, ShownSeries]) -> list[str]:
+    """The names of the benchmarks: first those of the newest suite, in its order, then former ones."""
+    suite_id = getattr(scope.branch, "suite_id", None)
+    groups, _ = grid.suite_settings(scope, suite_of(suite_id) if suite_id else None)
+    names = {series.benchmark: None for series in all_series.values()}
+    return [*(name for name in groups if name in names), *(name for name in names if name not in groups)]
+
+
+def plots_of(
+    scope: PageScope, all_series: Mapping[int, ShownSeries], path: Sequence[GridColumn]
+) -> dict[str, SmallPlot]:
+    """By benchmark, its plot; those without a point along the path have none."""
+    marks = grid.marks_by_benchmark(path)
+    lines = grid.lines_by_benchmark(scope, all_series, path)
+    return {name: plot_of(scope, name, grid.newest_line(own), marks.get(name, {}), path) for name, own in lines.items()}
+
+
+def plot_of(
+    scope: PageScope, name: str, line: LineColumns, marks: Mapping[int, Mark], path: Sequence[GridColumn]
+) -> SmallPlot:
+    url = timeline_path(scope.project.slug, name, scope.metric.name)
+    changes = [
+        PlottedChange.of(at, marks[column.pk], scope.metric) for at, column in enumerate(path) if column.pk in marks
+    ]
+    flags = line.flags.get(int(line.at[-1]), [])
+    return SmallPlot(name, url, float(line.value[-1]), flags, grid.clean_values(line, len(path)), changes)
