@@ -36,14 +36,14 @@ class GroupedPoint(NamedTuple):
     alert_id: int | None
     before_id: int
     commit_id: int
-    place: int
+    place: int | None
     reference: str
     width: int | None
 
     @property
     def positions(self) -> range:
-        """Where on the branch the cause may be."""
-        return range(self.place - (self.width or 1) + 1, self.place + 1)
+        """Where on the branch the cause may be; empty where the branch has lost it."""
+        return range(self.place - (self.width or 1) + 1, self.place + 1) if self.place is not None else range(0)
 
     @property
     def is_slowdown(self) -> bool:
@@ -131,7 +131,9 @@ class ChangeGroup:
 
 
 def change_points() -> QuerySet[ChangePoint]:
-    """Change points with their related rows, and ``width``: how many commits of their branch may be the cause."""
+    """Change points with their related rows, ``place``: the position on their branch; and ``width``: how many commits
+    of it may be the cause.
+    """
     positions = Position.objects.filter(branch=OuterRef("branch"))
     first = Subquery(positions.filter(commit=OuterRef("before")).values("number"))
     last = Subquery(positions.filter(commit=OuterRef("commit")).values("number"))
@@ -139,7 +141,7 @@ def change_points() -> QuerySet[ChangePoint]:
     points = ChangePoint.objects.select_related(*related).defer(
         "series__benchmark__definition", "series__machine__facts"
     )
-    return points.annotate(width=last - first)
+    return points.annotate(place=last, width=last - first)
 
 
 def on_branch(branch: Branch | None, first: int = 0, last: int = 2**31 - 1) -> QuerySet[ChangePoint]:

@@ -28,7 +28,7 @@ def test_a_month_lists_its_confirmed_gains_the_largest_first(client: Client, db:
     dated(redis.alert(0.8, subject="In spring"), 2026, 4, 30)
     page = html_of(client.get("/p/redis/gains/?month=2026-01"))
     assert "2 confirmed gains" in page and page.index("Skip the copy") < page.index("Copy less &lt;b&gt;")
-    assert "Ada Example" in page and "×0.40" in page and "and 1 more" in page
+    assert "Ada Example" in page and "−60.0%" in page and "and 1 more" in page
     for subject in ("Copy twice", "Not so", "Judged invalid", "In spring"):
         assert subject not in page
     assert 'href="?month=2026-04" rel="next"' in page and 'rel="prev"' not in page

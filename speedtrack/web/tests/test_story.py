@@ -46,7 +46,7 @@ def test_any_two_and_what_cannot_be_told(client: Client, slow: tuple[World, Aler
     for query in ({"head": "nosuch"}, {"base": "nosuch", "head": "main"}, {"head": "main", "metric": "nosuch"}):
         assert client.get(STORY, query).status_code == 404
     same = html_of(client.get(STORY, {"base": "main", "head": "main"}))
-    assert "Same program: " in same
+    assert "No change: " in same
     Project.objects.update(is_public=False)
     assert client.get(STORY).status_code == client.get(TEXT).status_code == 404
 

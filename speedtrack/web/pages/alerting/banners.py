@@ -53,8 +53,13 @@ class Banner(NamedTuple):
         alert = self.alert
         if alert.status == Status.FIXED and alert.fixed_by:
             return f"is fixed by {alert.fixed_by.short}"
-        holder = alert.assignee.username if alert.assignee else "nobody"
-        return f"{STATES[Status(alert.status)]}{'' if self.is_settled else f'; {holder} has it'}"
+        return STATES[Status(alert.status)] + self.holding
+
+    @property
+    def holding(self) -> str:
+        """Who has the alert, as the end of a sentence; empty if nobody has to have it."""
+        holder = self.alert.assignee.username if self.alert.assignee else "nobody"
+        return "" if self.is_settled else f"; {holder} has it"
 
 
 def caused_here(alert: Alert) -> str:
