@@ -6,11 +6,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import pytest
+from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from speedtrack.accounts import members
+from speedtrack.accounts.models import Role
 from speedtrack.alerts.models import Alert
 from speedtrack.projects.models import Commit
 from speedtrack.web.tests.test_browser import OVERFLOW, chart_is_drawn, chromium, shown, watched  # noqa: F401
+from speedtrack.web.tests.test_triage_browser import log_in
 from speedtrack.web.tests.world import CPU, World
 
 pytestmark = pytest.mark.browser
@@ -267,3 +271,23 @@ def test_dates_are_chosen(shown: tuple[World, Alert, str], chromium: Browser) ->
         page.get_by_role("button", name="Go", exact=True).click()
     chart_is_drawn(page)
     assert page.evaluate(OVERFLOW) <= 0
+
+
+def test_who_may_annotates_from_a_card(shown: tuple[World, Alert, str], chromium: Browser) -> None:  # noqa: F811
+    made, _, url = shown
+    page = watched(chromium, 1280, [])
+    page.set_default_timeout(15_000)
+    page.goto(f"{url}{LINE}")
+    chart_is_drawn(page)
+    page.mouse.click(*hover(page, made.shas[3]))
+    expect(page.locator("#pins article")).to_be_visible()
+    expect(page.get_by_role("link", name="Annotate", exact=True)).to_have_count(0)  # a visitor may not
+
+    ada = User.objects.create_user("ada")
+    members.give_role(made.project, ada, Role.TRIAGER)
+    log_in(page, url, ada)
+    page.reload()
+    chart_is_drawn(page)
+    page.mouse.click(*hover(page, made.shas[3]))
+    page.get_by_role("link", name="Annotate", exact=True).click()
+    expect(page.get_by_label("Commit, or date and time in UTC")).to_have_value(re.compile(made.shas[3][:10]))
