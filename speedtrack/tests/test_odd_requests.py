@@ -74,6 +74,8 @@ QUERIES: dict[str, list[str]] = {
         "from",
         "to",
         "around",
+        "since",
+        "until",
         "metric",
         "why",
         "part",

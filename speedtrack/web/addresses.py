@@ -1,8 +1,13 @@
-"""Metrics in addresses, and addresses that a page has hundreds of: ``reverse`` takes twenty microseconds for each."""
+"""Metrics and dates in addresses, and addresses that a page has hundreds of.
+
+``reverse`` takes twenty microseconds for each.
+"""
 
 import re
+from datetime import UTC, date, datetime, time
 from functools import lru_cache
 
+from django.http import Http404
 from django.urls import reverse
 
 from speedtrack.benchmarks.metrics import Direction, outside_key, outside_metric
@@ -69,3 +74,12 @@ def alert_path(pk: int) -> str:
 @lru_cache(KEPT)
 def path_of_number(name: str, pk: int) -> str:
     return reverse(name, args=[pk])
+
+
+def midnight(text: str) -> datetime:
+    """The begin of a day in UTC. Raises Http404 for what is no date."""
+    try:
+        moment = datetime.combine(date.fromisoformat(text), time(), UTC)
+        return moment if moment.year < 9000 else datetime(9000, 1, 1, tzinfo=UTC)
+    except ValueError:
+        raise Http404(f"There is no date {text[:20]!r}: give one such as 2026-05-01.") from None

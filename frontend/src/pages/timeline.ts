@@ -95,8 +95,19 @@ function loadWhenOpened(details: HTMLDetailsElement): void {
   );
 }
 
+/** Sends the chosen dates with the part shown now, which the form's fields do not know. */
+function sendDates(form: HTMLFormElement): void {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const day = (name: string) => form.querySelector<HTMLInputElement>(`input[name=${name}]`)!.value || null;
+    const dates = { since: day("since"), until: day("until"), around: null, last: null };
+    if (dates.since || dates.until) location.assign(`${location.pathname}${withKeys(location.search, dates)}`);
+  });
+}
+
 async function start(): Promise<void> {
   submitOnChange(document);
+  document.querySelectorAll<HTMLFormElement>("form.dates").forEach(sendDates);
   document.querySelectorAll<HTMLDetailsElement>("details[data-part]").forEach(loadWhenOpened);
   const adding = document.querySelector<HTMLFormElement>("form.addline");
   if (adding) offerLines(adding, (line) => location.assign(`${location.pathname}${withLine(location.search, line)}`));

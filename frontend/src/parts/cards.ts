@@ -153,6 +153,8 @@ function links({ timeline, stop }: Pinned, values: Reading[], addresses: Address
   const base = link("Set as base", `${location.pathname}${withKeys(location.search, { base: sha })}`);
   base.title = "Show all values relative to those at this commit";
   if (values.length > 0) made.append(base);
+  const annotate = stop.path === 0 && addresses.annotate(sha);
+  if (annotate) made.append(link("Annotate", annotate));
   return made;
 }
 

@@ -4,12 +4,14 @@ import csv
 import io
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 from django.db.models.functions import Now
+from django.http import QueryDict
 from django.test import Client
 
 from speedtrack.alerts.lines import lines
@@ -109,6 +111,32 @@ def test_a_long_timeline_is_an_outline_unless_all_points_are_wanted(client: Clie
     assert [one["shown"][0]["measured"] for one in (found, whole)] == [8, 8]
     assert found["changes"] == whole["changes"]
     assert path_of(client, "?last=7")["step"] == 1
+
+
+def moved_to(client: Client, query: str) -> dict[str, str]:
+    """The query of the address to which dates in an address lead."""
+    answer = client.get(f"{LINE}?{query}")
+    assert answer.status_code == 302
+    return QueryDict(answer["Location"].partition("?")[2]).dict()
+
+
+def test_dates_become_the_commits_at_them(client: Client, kvd: World) -> None:
+    for place, day in enumerate((1, 3, 3, 9)):
+        Commit.objects.filter(pk=kvd.commit(place).pk).update(committed_at=datetime(2026, 5, day, 23, 59, tzinfo=UTC))
+    shas = [sha[:12] for sha in kvd.shas]
+    assert moved_to(client, "since=2026-05-02") == {"from": shas[1]}
+    assert moved_to(client, "since=2026-05-03&until=2026-05-03") == {"from": shas[1], "to": shas[2]}
+    assert moved_to(client, "until=2026-05-08&last=50&y=log") == {"to": shas[2], "y": "log"}
+    assert moved_to(client, f"since=2020-01-01&from={shas[2]}&to={shas[3]}") == {"from": shas[0], "to": shas[3]}
+    assert moved_to(client, "until=2999-01-01") == {"to": shas[3]}
+    for query, remedy in {
+        "since=2026-05-10": "main has no commit of 2026-05-10 or later: choose an earlier date",
+        "until=2026-04-30": "main has no commit before 2026-05-01: choose a later date",
+        "since=tomorrow": "give one such as 2026-05-01",
+    }.items():
+        answer = client.get(f"{LINE}?{query}")
+        assert answer.status_code == 404 and remedy in answer.content.decode()
+    assert html_of(client.get(LINE)).count('type="date"') == 2
 
 
 def test_ranges(client: Client, slow: tuple[World, Alert]) -> None:

@@ -1,14 +1,20 @@
 """The chart of a timeline, explored in a real browser with pointer, wheel, keys and fingers."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import pytest
+from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from speedtrack.accounts import members
+from speedtrack.accounts.models import Role
 from speedtrack.alerts.models import Alert
+from speedtrack.projects.models import Commit
 from speedtrack.web.tests.test_browser import OVERFLOW, chart_is_drawn, chromium, shown, watched  # noqa: F401
+from speedtrack.web.tests.test_triage_browser import log_in
 from speedtrack.web.tests.world import CPU, World
 
 pytestmark = pytest.mark.browser
@@ -208,6 +214,7 @@ def test_lines_and_axes_are_chosen(shown: tuple[World, Alert, str], chromium: Br
     phone = context.new_page()
     phone.goto(f"{url}{LINE}?line=/set-p1")
     is_ready(phone)
+    phone.locator("canvas#chart").scroll_into_view_if_needed()
     box = box_of(phone.locator("canvas#chart"))
     phone.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     phone.locator("#pins article").wait_for()
@@ -248,3 +255,39 @@ def test_an_embedded_chart_stays_legible(shown: tuple[World, Alert, str], chromi
         assert scale >= 1, f"{width} px: text of 11 px is drawn in {11 * scale:.1f} px"
         assert page.evaluate(OVERFLOW) <= 0
         page.close()
+
+
+def test_dates_are_chosen(shown: tuple[World, Alert, str], chromium: Browser) -> None:  # noqa: F811
+    made, _, url = shown
+    for place, sha in enumerate(made.shas):
+        Commit.objects.filter(sha=sha).update(committed_at=datetime(2026, 5, 1 + place, 12, tzinfo=UTC))
+    page = watched(chromium, 390, [])
+    page.goto(f"{url}{LINE}?y=log")
+    chart_is_drawn(page)
+    page.locator("input[name=since]").fill("2026-05-02")
+    page.locator("input[name=until]").fill("2026-05-06")
+    values = f"{LINE}.json?y=log&from={made.shas[1][:12]}&to={made.shas[5][:12]}"
+    with page.expect_request(lambda request: request.url == f"{url}{values}", timeout=15_000):
+        page.get_by_role("button", name="Go", exact=True).click()
+    chart_is_drawn(page)
+    assert page.evaluate(OVERFLOW) <= 0
+
+
+def test_who_may_annotates_from_a_card(shown: tuple[World, Alert, str], chromium: Browser) -> None:  # noqa: F811
+    made, _, url = shown
+    page = watched(chromium, 1280, [])
+    page.set_default_timeout(15_000)
+    page.goto(f"{url}{LINE}")
+    chart_is_drawn(page)
+    page.mouse.click(*hover(page, made.shas[3]))
+    expect(page.locator("#pins article")).to_be_visible()
+    expect(page.get_by_role("link", name="Annotate", exact=True)).to_have_count(0)  # a visitor may not
+
+    ada = User.objects.create_user("ada")
+    members.give_role(made.project, ada, Role.TRIAGER)
+    log_in(page, url, ada)
+    page.reload()
+    chart_is_drawn(page)
+    page.mouse.click(*hover(page, made.shas[3]))
+    page.get_by_role("link", name="Annotate", exact=True).click()
+    expect(page.get_by_label("Commit, or date and time in UTC")).to_have_value(re.compile(made.shas[3][:10]))

@@ -1,7 +1,7 @@
 """The timeline: its page, the same as JSON, CSV and SVG, and the search for lines to add to it."""
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import condition, require_safe
@@ -10,6 +10,7 @@ from speedtrack.ground.texts.text import plain_values
 from speedtrack.reports.why import why_document
 from speedtrack.web import scope
 from speedtrack.web.drawing.charts.timelines import timeline_svg
+from speedtrack.web.pages.timeline import dates
 from speedtrack.web.pages.timeline import page as timeline_page
 from speedtrack.web.pages.timeline import table as timeline_table
 from speedtrack.web.pages.timeline.document import chart_values, timeline_document, timeline_json
@@ -29,6 +30,8 @@ SMALLEST, LARGEST = 240, 4000
 
 @require_safe
 def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
+    if dates.names_dates(request.GET):
+        return redirect(f"{request.path}?{dates.with_commits(slug, metric, request.GET).urlencode()}")
     overlay = overlay_of(view_of(slug, benchmark, metric, request.GET), request.GET, access_of(request))
     if request.GET.get("part") == "values":
         return render(request, "web/timeline_values.html", {"page": timeline_table.load(overlay)})
@@ -46,6 +49,7 @@ def timeline(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Ht
         "zoomed": any(key in request.GET for key in ("from", "to", "around")),
         "kept": kept_fields(request, "why"),
         "kept_lines": kept_fields(request, "branch", "machine", "last", "from", "to", "around", "part", "why"),
+        "kept_ends": kept_fields(request, "last", "around", "part", "why"),
         "kept_all": kept_fields(request, "part", "why"),
         "offers": f"{reverse('lines', args=[slug])}?{urlencode(near(overlay))}",
     }

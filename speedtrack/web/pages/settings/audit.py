@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import QuerySet
@@ -10,6 +10,7 @@ from django.http import Http404, QueryDict
 
 from speedtrack.accounts.models import AuditEntry
 from speedtrack.projects.models import Project
+from speedtrack.web.addresses import midnight
 
 PER_PAGE = 100
 MOST_VALUES = 10_000  # entries in one file
@@ -70,14 +71,6 @@ def filtered_entries(project: Project | None, filters: AuditFilters) -> QuerySet
     if filters.until:
         entries = entries.filter(at__lt=midnight(filters.until) + timedelta(days=1))
     return entries.filter(pk__lt=filters.before) if filters.before else entries
-
-
-def midnight(text: str) -> datetime:
-    try:
-        moment = datetime.combine(date.fromisoformat(text), time(), UTC)
-        return moment if moment.year < 9000 else datetime(9000, 1, 1, tzinfo=UTC)
-    except ValueError:
-        raise Http404(f"There is no date {text[:20]!r}: give one such as 2026-05-01.") from None
 
 
 def number_or_404(text: str) -> int:
