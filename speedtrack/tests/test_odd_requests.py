@@ -43,6 +43,7 @@ ODD = {
     ],
 }
 ODD["path"] = ODD["str"]
+ODD["metric"] = [*ODD["str"], "a,b", "%2C%2C", "p99+latency,ms,lower", "x,ms,sideways", "x,%00,lower"]
 TEXTS = [
     "%00",
     "a%00b",
@@ -86,6 +87,9 @@ QUERIES: dict[str, list[str]] = {
     ],
     "timeline-values": ["branch", "machine", "last", "from", "to", "around", "line", "y", "base", "trials", "width"],
     "lines": ["q", "benchmark"],
+    "timeline-why": ["branch", "machine", "commit"],
+    **{key: ["month"] for key in ("gains", "all-gains")},
+    **{key: ["base", "head", "metric", "machine"] for key in ("story", "story-text")},
     "commit": ["branch"],
     "project-values": ["branch", "machine", "metric", "tag", "q", "before"],
     **{key: ["status", "metric", "order", "project", "assignee", "after", "q"] for key in ("alerts", "all-alerts")},

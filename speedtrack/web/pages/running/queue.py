@@ -146,7 +146,7 @@ def load(access: Access) -> QueuePage:
     in_service = [machine for machine in machines if not machine.retired_at and not machine.outside]
     next_runs = waiting_runs([machine.pk for machine in in_service])
     works = expected_works(in_service, active, next_runs, access)
-    ended = ended_runs([machine.pk for machine in machines], access)
+    ended = ended_runs([machine.pk for machine in machines if not machine.outside], access)
     return QueuePage(works, failed_or_lost(access), ended, stream_of_queue(), version)
 
 
