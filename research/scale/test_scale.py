@@ -16,7 +16,9 @@ from speedtrack.runs.results import latencies
 from speedtrack.stats.summary import summarize
 
 ROWS = 2000
-MOST_WITH_VERDICTS = 17  # of a page that compares; the budget of 12 is missed there, as docs/scale.md shows
+#: Where the budget of 12 is missed: a commit also says what it did, a story looks for both sides, and the test of a point
+#: for its line.
+EXCEPTIONS = {"commit": 13, "story": 13, "story-text": 13, "timeline-why": 15}
 # These need a token from a mail, a POST, end a session, or answer 503 without a dispatcher.
 WITHOUT_PAGE = {
     *("codespeed-add", "codespeed-add-json", "codespeed-token-add", "codespeed-token-add-json"),
@@ -115,8 +117,7 @@ def test_no_page_takes_more_queries_than_its_budget(filled: None) -> None:
     found = {f"{one.page.name} {one.page.title}": one.cost.queries_each for one in pages.measure(calls=1)}
     assert len(found) > 90
     found.pop("timeline-values JSON, lines of three branches")  # it also looks for these lines and their common time
-    judging = ("home", "project", "commit", "compare", "releases")  # what is known of two sides is read
-    limits = {name: MOST_WITH_VERDICTS if name.startswith(judging) else MOST_QUERIES for name in found}
+    limits = {name: EXCEPTIONS.get(name.partition(" ")[0], MOST_QUERIES) for name in found}
     assert {name: count for name, count in found.items() if count > limits[name]} == {}
 
 

@@ -70,6 +70,9 @@ def project_pages() -> Iterable[Page]:
     yield Page("project", "a grid of 50 benchmarks", [to("project", "wide")])
     yield Page("project", "one benchmark, long history", [to("project", "long")])
     yield Page("project-values", "", [to("project-values", "wide", "json")])
+    yield Page("board", "60 plots", [to("board", "wide")])
+    yield Page("gains", "", [to("gains", "wide")])
+    yield Page("all-gains", "", [to("all-gains")])
     yield Page("releases", "", [to("releases", "wide")])
     yield Page("changes-feed", "", [to("changes-feed", "long")])
     yield Page("releases-feed", "", [to("releases-feed", "wide")])
@@ -84,6 +87,8 @@ def project_pages() -> Iterable[Page]:
     ends = [f"?base={old.sha}&head={new.sha}" for new, old in pairwise(commits)]
     yield Page("compare", f"{series} series", [to("compare", "wide", query=both) for both in ends])
     yield Page("compare", "all rows", [to("compare", "wide", query=f"{both}&rows=all") for both in ends])
+    yield Page("story", f"{series} series", [to("story", "wide", query=both) for both in ends])
+    yield Page("story-text", "", [to("story-text", "wide", query=both) for both in ends])
     yield Page("compare-values", "", [to("compare-values", "wide", "json", query=both) for both in ends])
     benchmarks = Benchmark.objects.filter(project=wide).order_by("pk").values_list("name", flat=True)
     yield Page("latency", "", [to("latency", "wide", name) for name in benchmarks[:CALLS]])
@@ -112,6 +117,9 @@ def timeline_pages() -> Iterable[Page]:
     points = Run.objects.filter(project__slug="long", machine__name="m1", reason="push").count()
     whole = f"{points} commits"
     yield Page("timeline", "200 commits", [to("timeline", *about)])
+    newest_commit = Commit.objects.filter(measurements__series=line).order_by("-positions__number").first()
+    assert newest_commit
+    yield Page("timeline-why", "", [to("timeline-why", *about, query=f"?commit={newest_commit.sha}")])
     yield Page("embed", "", [to("embed", *about)])
     yield Page("timeline-picture", "", [to("timeline-picture", *about)])
     yield Page("timeline", f"{whole} x 8 machines", [to("timeline", *about, query=everywhere)])
