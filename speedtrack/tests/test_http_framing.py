@@ -11,6 +11,7 @@ from django.test import Client
 
 from speedtrack.http import webserver
 from speedtrack.processes.live.tests.test_live import Live, live  # noqa: F401 - a fixture
+from speedtrack.projects.models import Annotation
 from speedtrack.runs.models import Run
 from speedtrack.tests.installation import server_environment
 from speedtrack.tests.test_odd_requests import addresses, patterns, right_parts
@@ -113,6 +114,7 @@ class Site(NamedTuple):
 def site(transactional_db: None, settings: Any, tmp_path: Path, broker_url: str) -> Iterator[Site]:
     made, alert = slowed(settings, tmp_path / "world")
     run = Run.objects.filter(commit__sha=made.shas[5]).earliest("pk")
+    Annotation.objects.create(project=made.project, commit=made.commit(5), text="warm")
     right = right_parts(made, alert, run)
     found = [
         next(addresses(route, right | {"form": form})) for _, route in patterns() for form in ("json", "csv", "svg")
