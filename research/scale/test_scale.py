@@ -16,8 +16,8 @@ from speedtrack.runs.results import latencies
 from speedtrack.stats.summary import summarize
 
 ROWS = 2000
-#: Where the budget of 12 is missed: a commit also says what it did, a story looks for both sides, and the test of a point
-#: for its line.
+#: Where the budget of 12 is missed: a commit also says what it did, a story looks for both sides, and the test of a
+#: point for its line.
 EXCEPTIONS = {"commit": 13, "story": 13, "story-text": 13, "timeline-why": 15}
 # These need a token from a mail, a POST, end a session, or answer 503 without a dispatcher.
 WITHOUT_PAGE = {

@@ -70,8 +70,7 @@ class Den:
                 missing = [one for one in parts if f"{name} {one}" not in self.parts and one not in self.parts]
                 assert not missing, f"say in `parts` what {missing} of the address {name!r} is"
                 named = {one: self.parts.get(f"{name} {one}", self.parts.get(one)) for one in parts}
-                query = f"?commit={self.parts['sha']}" if name == "timeline-why" else ""
-                yield name, reverse(name, kwargs=named) + query, "slug" in parts or RULES[name].of is not None
+                yield name, reverse(name, kwargs=named), "slug" in parts or RULES[name].of is not None
 
 
 @worlds.shared

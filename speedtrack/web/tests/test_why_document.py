@@ -52,9 +52,14 @@ def test_why_no_alert(client: Client, slow: tuple[World, Alert]) -> None:
 
 def test_a_commit_that_is_not_there(client: Client, kvd: World) -> None:
     assert client.get(WHY, {"commit": "f" * 40}).status_code == 404
-    assert client.get(WHY).status_code == 404
+    assert client.get(WHY, {"commit": ""}).status_code == 404
     kvd.push(1)
     assert client.get(WHY, {"commit": kvd.shas[4]}).status_code == 404, "not measured, and nothing after it"
+
+
+def test_without_a_commit_it_is_the_newest_that_was_measured(client: Client, kvd: World) -> None:
+    kvd.push(1)
+    assert client.get(WHY).json() == client.get(WHY, {"commit": kvd.shas[-2]}).json()
 
 
 def test_it_takes_few_queries_and_changes_nothing(client: Client, slow: tuple[World, Alert]) -> None:

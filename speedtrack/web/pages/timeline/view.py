@@ -130,3 +130,12 @@ def position_of(branch: Branch, sha: str) -> int:
     if number is None:
         raise Http404(f"There is no commit {sha!r} on branch {branch}.")
     return number
+
+
+def newest_position(branch: Branch, series: Sequence[Series]) -> int:
+    """The position of the newest commit that one of these series measured."""
+    measured = Position.objects.filter(branch=branch, commit__measurements__series__in=[one.pk for one in series])
+    number: int | None = measured.order_by("-number").values_list("number", flat=True).first()
+    if number is None:
+        raise Http404(f"This line has no point on branch {branch}.")
+    return number
