@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from research.fresh_debian import page
-from speedtrack.tests.ports import free_port
+from runners.tests.ports import free_port
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 WAIT_S = 3600

@@ -10,18 +10,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import quote
 
 import amqp
 import kombu
 
+from runners.tests.ports import free_port
+
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 PATIENCE_S = 120
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 def until(reached: Callable[[], bool], what: str) -> None:
@@ -166,6 +164,8 @@ class Authority:
 class RabbitMQ:
     """RabbitMQ's server as Debian installs it, with a node, a port and an epmd of its own."""
 
+    PORTS: ClassVar = 3  #: its own, and the next two: that of epmd, and that of its node
+
     directory: Path
     port: int
     process: "subprocess.Popen[bytes] | None" = None
@@ -243,7 +243,7 @@ class RabbitMQ:
 
 @contextlib.contextmanager
 def running_rabbitmq(directory: Path, *settings: str) -> Iterator[RabbitMQ]:
-    server = RabbitMQ(directory, free_port())
+    server = RabbitMQ(directory, free_port(RabbitMQ.PORTS))
     server.prepare(*settings)
     server.start()
     try:

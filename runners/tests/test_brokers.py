@@ -20,7 +20,8 @@ from runners import brokers, probing
 from runners.brokers import AddressError
 from runners.probing import Refusing, Unavailable
 from runners.tests import broker_servers
-from runners.tests.broker_servers import Authority, RabbitMQ, free_port, redis_server
+from runners.tests.broker_servers import Authority, RabbitMQ, redis_server
+from runners.tests.ports import free_port
 
 PASSWORDS = [
     "a/b",

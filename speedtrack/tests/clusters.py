@@ -16,11 +16,11 @@ import psutil
 import psycopg
 from django.db import connection, connections
 
+from runners.tests.ports import free_port
 from speedtrack.benchmarks import storing
 from speedtrack.ground.postgres import databases as product_databases
 from speedtrack.processes import postgresql
 from speedtrack.runs.queue import jobs
-from speedtrack.tests.ports import free_port
 from speedtrack.upkeep.backup import PROGRAMS_OF_DEBIAN
 
 PATIENCE_S = 120

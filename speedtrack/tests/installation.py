@@ -17,8 +17,8 @@ from django.conf import settings
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
+from runners.tests.ports import free_port
 from speedtrack.processes import devstack
-from speedtrack.tests.ports import free_port
 
 PATIENCE_S = 300
 STOP_S = 120

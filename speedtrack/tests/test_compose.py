@@ -21,8 +21,8 @@ import httpx
 import pytest
 from docker.models.containers import Container
 
+from runners.tests.ports import free_port
 from speedtrack.processes.devstack import BASE_DIR
-from speedtrack.tests.ports import free_port
 
 # What this machine needs and others do not: builds on the host's network, and no long wait for a quiet machine.
 OVERRIDE = """

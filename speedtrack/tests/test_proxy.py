@@ -18,9 +18,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from runners.tests.ports import free_port
 from speedtrack.http import bodylimits, browserheaders
 from speedtrack.processes import devstack
-from speedtrack.tests.ports import free_port
 from speedtrack.tests.test_webserver import HALF_BODY, HALF_HEADER, wait_for
 
 pytestmark = pytest.mark.caddy

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from runners.tests.ports import free_port
 from speedtrack import __version__
 from speedtrack.http.browserheaders import WITHOUT_PAGE
 from speedtrack.processes import devstack
 from speedtrack.processes.live.tests.test_live import Live
-from speedtrack.tests.ports import free_port
 from speedtrack.tests.test_webserver import MEGABYTE, Server, serving
 
 HOST = "speedtrack.example.org"

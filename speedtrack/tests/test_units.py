@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 from celery import Celery
 
+from runners.tests.ports import free_port
 from speedtrack.celery import BROKER_TRANSPORT
 from speedtrack.processes import devstack
 from speedtrack.tests.installation import database_url
-from speedtrack.tests.ports import free_port
 
 UNITS = devstack.BASE_DIR / "deploy" / "systemd"
 PROCESSES = sorted(devstack.PROCESSES)

@@ -20,10 +20,10 @@ from django.core.management import call_command
 from django.test import Client
 
 from runners.tests.broker_servers import Valkey
+from runners.tests.ports import free_port
 from speedtrack.processes import devstack
 from speedtrack.tests.builders import redis_client
 from speedtrack.tests.installation import database_url
-from speedtrack.tests.ports import free_port
 
 PATIENCE_S = 180
 LINK = "Make the first account of this installation, once: "

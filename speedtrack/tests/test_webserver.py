@@ -20,13 +20,13 @@ import httpx
 import pytest
 import waitress
 
+from runners.tests.ports import free_port
 from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.http import webserver
 from speedtrack.http.webserver import RESTING_S, THREADS
 from speedtrack.processes import devstack
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.tests.installation import server_environment
-from speedtrack.tests.ports import free_port
 
 SLOW_CLIENTS = 201
 LINES = "Host: 127.0.0.1\r\nConnection: keep-alive\r\n"

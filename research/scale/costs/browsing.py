@@ -19,11 +19,11 @@ from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from research.scale.costs.pages import newest, to
 from research.scale.marks import write_part
+from runners.tests.ports import free_port
 from speedtrack.alerts.models import Alert
 from speedtrack.processes.devstack import BASE_DIR, PROCESSES
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Machine, Run, Series
-from speedtrack.tests.ports import free_port
 
 PART = "browser figures"
 LINES = "timeline, 8 lines of 5,000 commits"

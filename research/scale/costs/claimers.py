@@ -13,11 +13,11 @@ from time import perf_counter, sleep
 from django.db import connection, transaction
 
 from research.scale.costs.meter import TICK_MS, Cost, stat_fields
+from runners.tests.ports import free_port
 from speedtrack import __version__
 from speedtrack.runs.fleet import tokens
 from speedtrack.runs.models import Attempt, Machine, MachineToken, Run, RunEvent, Status
 from speedtrack.runs.scheduling.versions import PROTOCOL
-from speedtrack.tests.ports import free_port
 
 CLAIMS = 100  # of each machine
 CLAIM = {"version": __version__, "protocol": PROTOCOL}

@@ -13,10 +13,10 @@ from django.db import connection
 
 from research.scale.costs.claimers import Claimer, cpu_ms, queue_again, wait_for, web_server
 from research.scale.costs.meter import Cost
+from runners.tests.ports import free_port
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import LogChunk, Machine, MachineToken, Run
 from speedtrack.runs.queue import queue
-from speedtrack.tests.ports import free_port
 
 VIEWERS = 300
 SECONDS = 30

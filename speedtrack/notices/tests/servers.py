@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from speedtrack.tests.ports import free_port
+from runners.tests.ports import free_port
 
 
 class Mailbox:

@@ -12,6 +12,7 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from runners.tests.ports import free_port
 from speedtrack.ground.postgres import pgsession
 from speedtrack.notices import sending
 from speedtrack.notices.models import MAIL_LANE, Outbox
@@ -19,7 +20,6 @@ from speedtrack.notices.smtp import Conversation, SmtpBackend, Utf8
 from speedtrack.notices.tests.servers import Mailbox, Misbehaving, certificate, knows, serving, use
 from speedtrack.runs.models import MachineEvent
 from speedtrack.tests import builders
-from speedtrack.tests.ports import free_port
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from speedtrack.tests.ports import free_port
+from runners.tests.ports import free_port
 
 
 @dataclass(frozen=True)

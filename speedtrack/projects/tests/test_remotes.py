@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from runners.tests.ports import free_port
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
 from speedtrack.projects.mirrors import fetching, git, gitprocess, remotes
 from speedtrack.projects.mirrors.remotes import Remote
@@ -20,7 +21,6 @@ from speedtrack.projects.sync import sync
 from speedtrack.projects.tests.forge import Forge, allow, serving
 from speedtrack.runs.planning import pushes
 from speedtrack.tests.builders import Repository
-from speedtrack.tests.ports import free_port
 
 INNER = [
     "127.0.0.1",

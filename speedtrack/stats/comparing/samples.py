@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
 
 def differing_counts(
@@ -18,8 +17,10 @@ def differing_counts(
     Poisson means, Przyborowski and Wilenski 1940; both tails count twice the smaller one). Bonferroni's correction
     counts the pairs that have a sample.
     """
+    from scipy.special import bdtr, bdtrc  # here: processes that are idle need not hold scipy
+
     before, after = np.asarray(base, dtype=int), np.asarray(head, dtype=int)
     total = before + after
-    usual = stats.binom(total, head_cost / (base_cost + head_cost))
-    chance = 2 * np.minimum(usual.cdf(before), usual.sf(before - 1))
+    share = head_cost / (base_cost + head_cost)
+    chance = 2 * np.minimum(bdtr(before, total, share), bdtrc(before - 1, total, share))
     return list((chance * max(1, np.count_nonzero(total)) <= level) & (total > 0))

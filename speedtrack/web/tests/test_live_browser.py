@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from runners.tests.ports import free_port
 from speedtrack.alerts.models import Alert
 from speedtrack.processes.live.tests.test_live import Live
 from speedtrack.runs.documents import LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.queue import queue
 from speedtrack.tests import builders, duels
-from speedtrack.tests.ports import free_port
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, shown, watched  # noqa: F401
 from speedtrack.web.tests.world import World, world
 

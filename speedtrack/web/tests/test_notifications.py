@@ -9,12 +9,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from runners.tests.ports import free_port
 from speedtrack.notices import mail, subscribing
 from speedtrack.notices.models import Outbox, Subscriber, Subscription
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import History, subscribed
 from speedtrack.notices.tests.servers import Mailbox, serving, use
-from speedtrack.tests.ports import free_port
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 PAGE = "/settings/notifications/"

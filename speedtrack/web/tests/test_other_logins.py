@@ -21,10 +21,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from playwright.sync_api import Browser
 
+from runners.tests.ports import free_port
 from speedtrack.accounts import invitations, people
 from speedtrack.accounts.models import AuditEntry, Role
 from speedtrack.projects.models import Project
-from speedtrack.tests.ports import free_port
 from speedtrack.web.tests.test_accounts import PASSWORD, is_in, log_in
 from speedtrack.web.tests.test_browser import chromium, watched  # noqa: F401 - a fixture
 from speedtrack.web.tests.world import html_of

@@ -17,6 +17,7 @@ from django.conf import settings as django_settings
 from django.contrib.auth.models import User
 from django.db import connection
 
+from runners.tests.ports import free_port
 from speedtrack.accounts import members
 from speedtrack.accounts.models import Role
 from speedtrack.processes import devstack
@@ -27,7 +28,6 @@ from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 from speedtrack.tests.installation import database_url
-from speedtrack.tests.ports import free_port
 from speedtrack.tests.test_webserver import wait_for
 
 PATIENCE_S = 60

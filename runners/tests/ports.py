@@ -9,8 +9,8 @@ LOWEST, HIGHEST = 10_000, 65_536
 RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def free_port() -> int:
-    """Return a TCP port that nothing listens on, and that the kernel gives to nobody who asks for any port.
+def free_port(count: int = 1) -> int:
+    """Return the first of this many TCP ports that nothing listens on, and that the kernel gives to nobody who asks.
 
     One of the kernel's own range may be another's before the server listens: of a listener on port 0, or of a client.
     """
@@ -18,5 +18,7 @@ def free_port() -> int:
     ports = range(LOWEST, first if first > LOWEST else HIGHEST)
     while True:
         port = random.choice(ports)
-        with contextlib.suppress(OSError), socket.create_server(("", port)):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as listening:
+            for following in range(count):
+                listening.enter_context(socket.create_server(("", port + following)))
             return port

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from speedtrack.tests import ports
+from runners.tests import ports
 
 
 def given_by_the_kernel() -> range:
