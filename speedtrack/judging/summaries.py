@@ -28,7 +28,7 @@ COLUMNS = (
     *("pk", "machine__name", "machine__outside", "benchmark__name", "benchmark__ladder", "metric"),
     *("undetected_since", "sensitivity__visible", "sensitivity__visible_within"),
 )
-#: What is certain of a change point, the most certain first, as the end of a sentence.
+#: How certain a change point is, as the end of a sentence; the most certain status first.
 CERTAINTY = {
     Changed.CONFIRMED: "confirmed",
     Changed.HISTORY: "shown by the history of its line",
@@ -41,7 +41,7 @@ SETTLED = {Alert.Status.EXPECTED: "expected", Alert.Status.FIXED: "fixed since"}
 
 
 class State(StrEnum):
-    """What a sentence says, for colours and programs."""
+    """The state of a commit that its sentence describes, for colours and programs."""
 
     WORSE = "worse"
     BETTER = "better"
@@ -183,7 +183,7 @@ def read_runs(commits: Collection[int], facts: dict[int, CommitFacts]) -> None:
 
 
 def summary_of(facts: CommitFacts) -> Summary:
-    """The first of these that says something."""
+    """The summary by changes, without any by judgements, and without results by runs."""
     return capitalised(of_changes(facts) or of_judgements(facts) or of_runs(facts))
 
 

@@ -321,7 +321,7 @@ def socket_directory(cluster: Cluster) -> Path:
 
 
 def is_private(directory: Path, cluster: Cluster) -> bool:
-    """Return whether it is a directory, no link, of the server's user alone. Raises OSError if it is missing."""
+    """Return whether this is a directory, not a link, that only the server's user may enter. Raises OSError."""
     status, owner = directory.lstat(), cluster.user.pw_uid if cluster.user else os.getuid()
     is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == owner and not status.st_mode & 0o077
     return is_own and directory.is_absolute()

@@ -101,17 +101,17 @@ def test_an_agent_queues_what_its_person_may(shown: tuple[World, Alert, str], tm
     before = Run.objects.count()
 
     async def queue(call: Call) -> None:
-        tried = answer_of(await call("measure", what="main", dry_run=True))
+        tried = answer_of(await call("measure", revision="main", dry_run=True))
         assert tried["sentence"].startswith("Nothing is queued") and tried["document"]["dry_run"] is True
-        done = answer_of(await call("measure", what="main", benchmarks=["get-p1"]))
+        done = answer_of(await call("measure", revision="main", benchmarks=["get-p1"]))
         assert done["sentence"] == f"1 runs of 1 commits are queued: {url}/p/kvd/"
-        pairs = answer_of(await call("measure", what="main", against=made.shas[2]))["document"]
+        pairs = answer_of(await call("measure", revision="main", against=made.shas[2]))["document"]
         read = answer_of(await call("paired_comparison", number=pairs["id"]))
         assert read["document"]["is_ended"] is False and f"Comparison {pairs['id']} of kvd is " in read["sentence"]
-        assert "`dry_run`" in error_of(await call("measure", what="main", against="main", dry_run=True))
+        assert "`dry_run`" in error_of(await call("measure", revision="main", against="main", dry_run=True))
 
     async def be_refused(call: Call) -> None:
-        assert "scope" in error_of(await call("measure", what="main"))
+        assert "scope" in error_of(await call("measure", revision="main"))
         assert answer_of(await call("alerts"))["alerts"]
 
     asked(tmp_path, queue, url, maintainer.token)

@@ -66,7 +66,7 @@ class Tools:
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def place(self, project: str) -> tuple[Api, Place]:
+    def project_of(self, project: str) -> tuple[Api, Place]:
         api = Api(logins.login_for(self.options.url))
         return api, Place(api, Options(project=project or self.options.project))
 
@@ -77,7 +77,7 @@ class Tools:
 
         A ratio is head / base. Rows without a change are left out unless `all_rows` is true.
         """
-        api, place = self.place(project)
+        api, place = self.project_of(project)
         comparison = api.get(
             f"projects/{place.slug}/compare",
             base=place.commit(base),
@@ -91,7 +91,7 @@ class Tools:
 
         If it was not measured yet, say so; `measure` queues that.
         """
-        api, place = self.place(project)
+        api, place = self.project_of(project)
         comparison = with_parent(api, place, commit, machine)
         return compared(comparison, all_rows)
 
@@ -101,7 +101,7 @@ class Tools:
         The documents: each row's verdict with its `basis`, how small a change each series shows (`smallest`, a share;
         `causes` of too much noise), and the change points of this commit, also what measuring again has refuted.
         """
-        api, place = self.place(project)
+        api, place = self.project_of(project)
         comparison = with_parent(api, place, commit, machine)
         if benchmark:
             comparison["rows"] = [row for row in comparison["rows"] if row["benchmark"] == benchmark]
@@ -123,16 +123,16 @@ class Tools:
         """
         if not 1 <= limit <= MOST:
             raise misused(f"`limit` must be 1 to {MOST}")
-        api, place = self.place(project)
-        known = None if status == "any" else status
-        alerts = list(api.some(f"projects/{place.slug}/alerts", most=limit, status=known))
+        api, place = self.project_of(project)
+        only = None if status == "any" else status
+        alerts = list(api.some(f"projects/{place.slug}/alerts", most=limit, status=only))
         count = f"{len(alerts)} or more" if len(alerts) == limit else str(len(alerts))
         kind = "" if status == "any" else f" {status}"
         return {"sentence": f"{count}{kind} alerts of {place.slug}.", "alerts": alerts}
 
     def measure(
         self,
-        what: str,
+        revision: str,
         against: str = "",
         project: str = "",
         benchmarks: list[str] | None = None,
@@ -141,24 +141,24 @@ class Tools:
     ) -> dict[str, Any]:
         """Queue a measurement: builds and runs code on the project's machines, and needs the role maintainer.
 
-        `what`: a commit, branch or tag, or a range A..B without A. With `against` it is measured in pairs with its
+        `revision`: a commit, branch or tag, or a range A..B without A. With `against` it is measured in pairs with its
         merge base, which sees the smallest changes: read the answer by `paired_comparison`. `dry_run` queues nothing.
         """
         if against and dry_run:
             raise misused("a paired comparison cannot be tried first: leave out `dry_run` or `against`")
-        api, place = self.place(project)
+        api, place = self.project_of(project)
         order = {"benchmarks": benchmarks or [], "machine": machine or None, "reason": REASON}
         if against:
-            sides = {"head": place.commit(what), "base": place.commit(against)}
+            sides = {"head": place.commit(revision), "base": place.commit(against)}
             return paired(api.post(f"projects/{place.slug}/comparisons", sides | order), all_rows=False)
-        revisions = place.range(what)
+        revisions = place.range(revision)
         key: JsonObject = {"range": revisions} if ".." in revisions else {"commits": [revisions]}
-        done = api.post(f"projects/{place.slug}/runs", {**key, **order, "dry_run": dry_run})
-        return {"sentence": queued(done, page(api, f"p/{place.slug}/")), "document": done}
+        answer = api.post(f"projects/{place.slug}/runs", {**key, **order, "dry_run": dry_run})
+        return {"sentence": queued(answer, page(api, f"p/{place.slug}/")), "document": answer}
 
     def paired_comparison(self, number: int, project: str = "", all_rows: bool = False) -> dict[str, Any]:
         """Read a paired comparison that `measure` has queued, by its `id`. Ask again until `is_ended`."""
-        api, place = self.place(project)
+        api, place = self.project_of(project)
         return paired(api.get(f"projects/{place.slug}/comparisons/{number}"), all_rows)
 
 
@@ -221,8 +221,8 @@ def reasons(comparison: JsonObject, sensitivity: list[JsonObject], changes: list
     ]
 
 
-def queued(done: JsonObject, address: str) -> str:
+def queued(answer: JsonObject, address: str) -> str:
     """What was queued, or what a dry run says would be."""
-    if "dry_run" in done:
-        return f"Nothing is queued, as this was a dry run: {plain(done['message'])}"
-    return f"{done['queued']} runs of {done['commits']} commits are queued: {address}"
+    if "dry_run" in answer:
+        return f"Nothing is queued, as this was a dry run: {plain(answer['message'])}"
+    return f"{answer['queued']} runs of {answer['commits']} commits are queued: {address}"

@@ -1,1 +1,1 @@
-"""The lines that are judged: generated, and of published data sets."""
+"""The lines to judge: generated ones, and those of published data sets."""

@@ -41,7 +41,7 @@ def of_machine(machine: Machine, stands: Standing, hidden: Collection[int] = ())
 def of_machines(
     machines: Iterable[Machine], standings: dict[int, Standing], hidden: Collection[int] = ()
 ) -> dict[int, Soundness]:
-    """By machine id, by one statement. ``hidden``: the projects of whose canaries no number is told."""
+    """Each machine's soundness, by its id, in one statement. ``hidden``: projects whose canaries show no numbers."""
     rows = list(machines)
     checks = newest_checks([machine.pk for machine in rows], hidden)
     return {

@@ -38,7 +38,7 @@ class Banner(NamedTuple):
 
     @property
     def beginning(self) -> str:
-        """What the page's commit is to the alert, as the beginning of the sentence; empty on other pages."""
+        """How the page's commit relates to the alert, as the beginning of the sentence; empty on other pages."""
         role = "; ".join(role for role in self.roles if role != ROLES["commit_id"]) or caused_here(self.alert)
         return f"{role[0].upper()}{role[1:]}" if self.roles else ""
 
