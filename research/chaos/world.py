@@ -101,7 +101,9 @@ class World:
         signature = hmac.new(self.project.hook_secret.reveal().encode(), body, hashlib.sha256).hexdigest()
         signed = {"X-Hub-Signature-256": f"sha256={signature}", "X-GitHub-Event": "push", "X-GitHub-Delivery": number}
         try:
-            answer = httpx.post(f"{self.servers.url}/hooks/{self.project.hook_id}", content=body, headers=signed)
+            answer = httpx.post(
+                f"{self.servers.url}/hooks/{self.project.hook_id}", content=body, headers=signed, timeout=5
+            )
         except httpx.HTTPError as e:
             self.ledger.note("refused", delivery=number, answer=str(e))
             self.refused += 1

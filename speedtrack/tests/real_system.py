@@ -165,6 +165,7 @@ class System:
             f"{self.url}/hooks/{self.project.hook_id}",
             content=body,
             headers={"X-Hub-Signature-256": f"sha256={signature}", "X-GitHub-Event": "push", "X-GitHub-Delivery": "1"},
+            timeout=60,
         )
         assert answer.status_code == 202
 

@@ -82,7 +82,7 @@ def test_they_pass_on_what_the_server_needs(behind: Behind, tmp_path: Path) -> N
                 assert next(events) == "data: 1"
                 behind.go_on.set()
                 assert "data: 2" in list(events)
-        led = httpx.get(f"http://[::1]:{plain}/p/kvd/?x=1", headers={"Host": "speed.example.org"})
+        led = httpx.get(f"http://[::1]:{plain}/p/kvd/?x=1", headers={"Host": "speed.example.org"}, timeout=60)
         assert (led.status_code, led.headers["location"]) == (301, "https://speed.example.org/p/kvd/?x=1")
     finally:
         process.terminate()

@@ -174,7 +174,7 @@ def test_the_proxy_of_the_documentation_is_accepted(tmp_path: Path) -> None:
 def test_slow_clients_are_let_go_and_never_reach_the_web_server(proxy: Proxy) -> None:
     halves = [proxy.connect(sent) for sent in (HALF_HEADER, HALF_BODY.replace("/hooks/none", "/login/"))]
     halves += [proxy.connect(HALF_HEADER) for _ in range(SLOW_CLIENTS)]
-    assert httpx.get(f"{proxy.url}/beside").is_success
+    assert httpx.get(f"{proxy.url}/beside", timeout=60).is_success
 
     began, trickling = time.monotonic(), proxy.connect(HALF_HEADER)
     with pytest.raises(OSError):  # reset or broken pipe
@@ -207,7 +207,7 @@ def test_what_the_proxy_answers_by_itself_is_as_safe_for_browsers(behind: Behind
         away = client.post("/login/")
     assert long.status_code in (413, 502) and away.status_code == 502  # releases of Caddy differ
     with proxying(behind, tmp_path, "runners.Caddyfile") as proxy:
-        nothing = httpx.get(f"{proxy.url}/login/")
+        nothing = httpx.get(f"{proxy.url}/login/", timeout=60)
     for answer in (long, away, nothing):
         found = {name: answer.headers.get_list(name) for name in browserheaders.WITHOUT_PAGE}
         assert found == {name: [value] for name, value in browserheaders.WITHOUT_PAGE.items()}, answer.status_code
@@ -221,7 +221,7 @@ def test_the_web_server_is_told_who_asks_by_the_proxy_alone(proxy: Proxy) -> Non
         "Forwarded": "for=192.0.2.1",
         "X-Real-IP": "192.0.2.1",
     }
-    arrived = httpx.get(f"{proxy.url}/p/x/", headers=lies).json()
+    arrived = httpx.get(f"{proxy.url}/p/x/", headers=lies, timeout=60).json()
     assert (arrived["x-forwarded-for"], arrived["x-forwarded-proto"]) == ("127.0.0.1", "http")
     assert arrived["host"] == f"127.0.0.1:{proxy.port}"
     assert "192.0.2.1" not in str(arrived) and "elsewhere" not in str(arrived)
@@ -241,11 +241,11 @@ def test_a_domain_has_tls_and_http_leads_there(behind: Behind, tmp_path: Path) -
     site["PROXY_OPTIONS"] += str(http_port)
     with proxying(behind, tmp_path, **site) as proxy:
         wait_for(http_port)
-        answer = httpx.get(f"http://localhost:{http_port}/p/x/?a=b")
+        answer = httpx.get(f"http://localhost:{http_port}/p/x/?a=b", timeout=60)
         assert (answer.status_code, answer.headers["Location"]) == (308, "https://localhost/p/x/?a=b")
         authority = tmp_path / ".local/share/caddy/pki/authorities/local/root.crt"
         checked = ssl.create_default_context(cafile=str(authority))
-        arrived = httpx.get(f"https://localhost:{proxy.port}/p/x/", verify=checked).json()
+        arrived = httpx.get(f"https://localhost:{proxy.port}/p/x/", verify=checked, timeout=60).json()
         assert arrived["x-forwarded-proto"] == "https"
 
 

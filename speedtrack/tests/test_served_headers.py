@@ -62,10 +62,10 @@ def check_headers(answer: httpx.Response) -> None:
 @pytest.mark.parametrize("name", ["timeline.js", "site.css"])
 def test_scripts_and_style_sheets_are_sent_compressed(server: Server, name: str) -> None:
     address = f"http://127.0.0.1:{server.port}/static/{name}"
-    answer = httpx.get(address, headers=BY_TLS)
+    answer = httpx.get(address, headers=BY_TLS, timeout=60)
     assert (answer.status_code, answer.headers.get("Content-Encoding")) == (200, "gzip")
     assert int(answer.headers["Content-Length"]) < len(answer.content) / 2
-    plain = httpx.get(address, headers={**BY_TLS, "Accept-Encoding": "identity"})
+    plain = httpx.get(address, headers={**BY_TLS, "Accept-Encoding": "identity"}, timeout=60)
     assert "Content-Encoding" not in plain.headers and plain.content == answer.content
 
 
@@ -135,21 +135,24 @@ def test_every_answer_of_the_streams_has_them(live: Live, sent: str, status: int
 def test_people_are_led_to_https_and_programs_inside_are_not(server: Server) -> None:
     plain = {"Host": HOST, "X-Forwarded-Proto": "http"}
     address = f"http://127.0.0.1:{server.port}"
-    page = httpx.get(f"{address}/login/?next=/", headers=plain)
+    page = httpx.get(f"{address}/login/?next=/", headers=plain, timeout=60)
     assert (page.status_code, page.headers["Location"]) == (301, f"https://{HOST}/login/?next=/")
     assert "Set-Cookie" not in page.headers
-    assert httpx.get(f"{address}/healthz", headers={"Host": HOST}).status_code == 200
-    assert httpx.post(f"{address}/api/runner/claim", headers={"Host": HOST}, json={}).status_code != 301
+    assert httpx.get(f"{address}/healthz", headers={"Host": HOST}, timeout=60).status_code == 200
+    assert httpx.post(f"{address}/api/runner/claim", headers={"Host": HOST}, json={}, timeout=60).status_code != 301
 
 
 def test_the_version_is_shown(server: Server) -> None:
     address = f"http://127.0.0.1:{server.port}"
-    assert httpx.get(f"{address}/healthz", headers=BY_TLS).headers["X-SpeedTrack-Version"] == __version__
-    assert f"SpeedTrack {__version__} measures every commit" in httpx.get(f"{address}/login/", headers=BY_TLS).text
+    assert httpx.get(f"{address}/healthz", headers=BY_TLS, timeout=60).headers["X-SpeedTrack-Version"] == __version__
+    assert (
+        f"SpeedTrack {__version__} measures every commit"
+        in httpx.get(f"{address}/login/", headers=BY_TLS, timeout=60).text
+    )
 
 
 def test_cookies_belong_to_this_host_and_to_https(server: Server) -> None:
-    answer = httpx.get(f"http://127.0.0.1:{server.port}/login/", headers=BY_TLS)
+    answer = httpx.get(f"http://127.0.0.1:{server.port}/login/", headers=BY_TLS, timeout=60)
     (cookie,) = answer.headers.get_list("Set-Cookie")
     assert cookie.startswith("__Host-csrftoken=")
     assert {"Secure", "HttpOnly", "SameSite=Lax", "Path=/"} <= set(cookie.split("; "))

@@ -68,6 +68,19 @@ def test_other_hosts_are_called_by_the_modules_that_check_addresses_only() -> No
     assert connecting - {"speedtrack.notices.smtp"} <= {"speedtrack.processes.devstack", "speedtrack.processes.serving"}
 
 
+def test_each_call_by_httpx_says_how_long_it_waits() -> None:
+    """Of its own it waits for 5 s, which is too long for a person and too short for a busy machine."""
+    verbs = {"get", "post", "put", "patch", "delete", "head", "options", "request", "stream", "Client", "AsyncClient"}
+    silent = []
+    for file in (
+        file for folder in ("speedtrack", "runners", "client", "research") for file in (ROOT / folder).rglob("*.py")
+    ):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {f"httpx.{verb}" for verb in verbs}:
+                silent += [f"{file}:{node.lineno}"] * all(word.arg != "timeout" for word in node.keywords)
+    assert silent == []
+
+
 def test_lower_rooms_name_no_command() -> None:
     """What they refuse is shown by pages, by the API and by commands alike."""
     rooms = ("accounts", "projects", "benchmarks", "runs", "alerts", "notices", "outside", "retention", "operations")

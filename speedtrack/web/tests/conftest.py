@@ -2,9 +2,14 @@
 
 import shutil
 
+from playwright.sync_api import expect
+
 from speedtrack.web.tests.world import kvd, slow
 
 __all__ = ["browser", "kvd", "slow"]
+
+
+expect.set_options(timeout=120_000)  # of its own it waits for 5 s, which a busy machine exceeds
 
 
 def browser() -> str | None:

@@ -49,7 +49,7 @@ def issuer() -> Iterator[str]:
 
 def answers(address: str) -> bool:
     try:
-        return httpx.get(address).status_code == 200
+        return httpx.get(address, timeout=60).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -62,7 +62,7 @@ def use(settings: Any, issuer: str) -> None:
 
 
 def known_there(issuer: str, who: str, **claims: Any) -> None:
-    assert httpx.put(f"{issuer}/users/{who}", json=claims).status_code == 204
+    assert httpx.put(f"{issuer}/users/{who}", json=claims, timeout=60).status_code == 204
 
 
 def way_back(client: Client, who: str, **query: str) -> str:
@@ -71,7 +71,7 @@ def way_back(client: Client, who: str, **query: str) -> str:
     assert page.status_code == 200, page
     address = re.search(r'content="0;url=([^"]+)"', html_of(page))
     assert address
-    sent = httpx.post(unescape(address[1]), data={"sub": who})
+    sent = httpx.post(unescape(address[1]), data={"sub": who}, timeout=60)
     back = urlsplit(sent.headers["location"])
     return f"{back.path}?{back.query}"
 

@@ -203,7 +203,7 @@ def test_a_run_that_is_deleted_ends_its_stream_and_no_other(live: Live, run: Run
     Run.objects.filter(pk=run.pk).delete()
     with pytest.raises(EOFError):
         of_run.next("never")
-    assert httpx.get(f"{live.url}/live/runs/{run.pk}").status_code == 404
+    assert httpx.get(f"{live.url}/live/runs/{run.pk}", timeout=60).status_code == 404
     Machine.objects.update(paused=True)
     assert of_queue.next("state").data["version"] != before
 
@@ -258,12 +258,12 @@ def test_what_is_no_stream_is_refused(live: Live, path: str, headers: dict[str, 
     answer = httpx.get(live.url + path, headers=headers, timeout=PATIENCE_S)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    assert httpx.post(f"{live.url}/live/queue", content=b"x").status_code == 405
+    assert httpx.post(f"{live.url}/live/queue", content=b"x", timeout=60).status_code == 405
 
 
 def test_only_pages_of_the_web_server_may_read(live: Live, settings: Any) -> None:
     def allowed(origin: str) -> str | None:
-        return httpx.get(f"{live.url}/live/healthz", headers={"Origin": origin}).headers.get(
+        return httpx.get(f"{live.url}/live/healthz", headers={"Origin": origin}, timeout=60).headers.get(
             "access-control-allow-origin"
         )
 
