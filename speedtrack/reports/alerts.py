@@ -12,6 +12,7 @@ from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.triage import CHOICES
+from speedtrack.judging.verdicts import look_of_change, sign_of_change, way_of, words_of
 from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Whole
 from speedtrack.reports.projects import CommitDocument
 
@@ -20,7 +21,7 @@ MOST_CANDIDATES = 10
 
 def known_changes() -> QuerySet[ChangePoint]:
     """Change points with all that their documents show."""
-    related = ("branch", "before", "commit", "series__project", "series__benchmark", "series__machine")
+    related = ("alert", "branch", "before", "commit", "series__project", "series__benchmark", "series__machine")
     changes: QuerySet[ChangePoint] = ChangePoint.objects.select_related(*related)
     return changes.defer("series__benchmark__definition", "series__benchmark__why", "series__machine__facts")
 
@@ -32,7 +33,21 @@ def known_alerts() -> QuerySet[Alert]:
     return rows.prefetch_related(Prefetch("change_points", known_changes()))
 
 
-class ChangePointDocument(Document):
+class JudgedDocument(Document):
+    """What pages show of a change or an alert, by the one judge."""
+
+    verdict: Annotated[str, From(lambda change: way_of(change.is_slowdown))] = Field(
+        description="`worse` or `better`; of an alert: `better` if nothing got worse"
+    )
+    look: Annotated[str, From(look_of_change)] = Field(
+        description="its colour: the verdict, or `settled`, which has none, once its alert is no work any more"
+    )
+    sign: Annotated[str, From(lambda change: sign_of_change(change.is_slowdown))] = Field(
+        description="the verdict without colour: `!` or `✓`"
+    )
+
+
+class ChangePointDocument(JudgedDocument):
     """A series moved within a range of commits, (`before`, `commit`]."""
 
     id: int
@@ -49,6 +64,9 @@ class ChangePointDocument(Document):
         description="`suspected`, `settling`, `confirmed`, `refuted`, `unsettled`, `history` or `machine`"
     )
     is_slowdown: bool
+    words: Annotated[str, From(lambda change: words_of(way_of(change.is_slowdown), change.metric))] = Field(
+        description="the verdict on this metric", examples=["slower", "more instructions"]
+    )
     ratio: float | None = Field(description="size of the change: new level / old level")
     low: float | None = Field(description="lower end of the ratio's 95% interval")
     high: float | None
@@ -62,7 +80,7 @@ def ranked_changes(alert: Alert) -> list[ChangePoint]:
     return sorted(alert.change_points.all(), key=lambda change: (change.rank, change.pk))
 
 
-class AlertDocument(Document):
+class AlertDocument(JudgedDocument):
     """Work for a person: the changes that one range of commits, (`before`, `commit`], caused."""
 
     id: int

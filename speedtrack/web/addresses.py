@@ -7,16 +7,18 @@ import re
 from datetime import UTC, date, datetime, time
 from functools import lru_cache
 
-from django.http import Http404
+from django.http import Http404, QueryDict
 from django.urls import reverse
 
-from speedtrack.benchmarks.metrics import Direction, outside_key, outside_metric
+from speedtrack.benchmarks.metrics import METRICS, Direction, outside_key, outside_metric, unescaped
 
 KEPT = 20_000  # of each kind
 
 STANDS_FOR = str.maketrans(" /", "+:")
 REPLACED = str.maketrans("+:", " /")
 OTHERS = re.compile(r"[^\w /.()\[\]<>=*!@&$'-]")  # characters that are written ~ and their number
+PER, MICROSECONDS = "-per-", "µs"
+NOT_IN_QUERY = re.compile(r"[^\w .-]", re.ASCII)  # what forms would write as % and numbers
 
 
 class MetricConverter:
@@ -37,6 +39,45 @@ class MetricConverter:
     def to_url(self, key: str) -> str:
         metric = outside_metric(key)
         return f"{encoded(metric.title)},{encoded(metric.unit)},{metric.better}" if metric else key
+
+
+def metric_in_query(key: str) -> str:
+    """A metric as ``?metric=`` has it, such as ``allocs-per-op`` or ``throughput--requests-per-s--higher``.
+
+    Forms write only these characters as they are. It is the key where that is shorter, or nothing else is unique.
+    """
+    metric = outside_metric(key)
+    if metric is None:
+        return key
+    parts = [metric.title, *([metric.unit] if metric.unit != metric.title else [])]
+    better = ["higher"] if metric.better == Direction.HIGHER else []
+    text = "--".join([*map(in_query, parts), *better])
+    return text if metric_named(text) == key else key
+
+
+def in_query(text: str) -> str:
+    escaped = NOT_IN_QUERY.sub(lambda match: "".join(f"-{byte:02X}" for byte in match[0].encode()), text)
+    return "us" if text == MICROSECONDS else escaped.replace("-2F", PER)
+
+
+def metric_given(query: QueryDict) -> str:
+    """The key of the metric in a query, in which links and forms have it readable and former links as it is."""
+    return metric_named(query.get("metric", ""))
+
+
+def metric_named(text: str) -> str:
+    """The key of a metric in an address; the text itself if it is none."""
+    if text in METRICS or not ("--" in text or PER in text):
+        return text
+    name, *others = text.split("--")
+    better = Direction(others.pop()) if others[-1:] == ["higher"] else Direction.LOWER
+    if len(others) > 1:
+        return text
+    unit = MICROSECONDS if others == ["us"] else (others or [name])[0]
+    try:
+        return outside_key(*(unescaped(part.replace(PER, "/")) for part in (name, unit)), better)
+    except UnicodeDecodeError:
+        return text
 
 
 def encoded(text: str) -> str:

@@ -14,6 +14,7 @@ from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.projects.models import Branch, Position, Project
 from speedtrack.reports.readings.choices import named_or_default
 from speedtrack.runs.models import Machine, Series
+from speedtrack.web.addresses import metric_given
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def scope_of(slug: str, query: QueryDict, metric: str | None = None, **annotatio
     machine = named_or_default("machine", query.get("machine"), machines, "")
     metrics = metrics_of(machines)
     usual = usual_metric(machine)
-    shown_metric = named_or_default("metric", metric or query.get("metric"), metrics, usual)
+    shown_metric = named_or_default("metric", metric or metric_given(query), metrics, usual)
     assert shown_metric
     return PageScope(project, branches, branch, machines, machine, metrics, shown_metric)
 

@@ -143,6 +143,11 @@ class Alert(models.Model):
         return not self.improvement
 
     @property
+    def alert_state(self) -> str:
+        """Its own state: an alert is shown as its changes are."""
+        return self.status
+
+    @property
     def cause(self) -> str:
         """The cause as the end of a sentence. It names no single commit as long as another one may be the cause."""
         if self.drift:

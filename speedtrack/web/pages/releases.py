@@ -18,6 +18,7 @@ from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import Version, version_of
 from speedtrack.reports.readings.choices import named_or_default
 from speedtrack.runs.models import Machine, Run, Series, Status
+from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.charts.linecharts import MOST_LINES, LineChart, chart_over_names, measured_value
 from speedtrack.web.scope import machines_of, metrics_of, project_or_404, usual_metric
 
@@ -117,7 +118,7 @@ def load(slug: str, query: QueryDict) -> ReleasesPage:
     machines = machines_of(project)
     machine = named_or_default("machine", query.get("machine"), machines, "")
     metrics = metrics_of(machines)
-    metric = named_or_default("metric", query.get("metric"), metrics, usual_metric(machine))
+    metric = named_or_default("metric", metric_given(query), metrics, usual_metric(machine))
     assert metric
     tags = tagged_commits(project)
     series = measured_series(project, machine, metric, [commit.pk for *_, commit in tags])

@@ -18,7 +18,7 @@ from speedtrack.ground.texts.markdown import html_of
 from speedtrack.ground.texts.text import plain
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Machine, Series
-from speedtrack.web.addresses import timeline_path
+from speedtrack.web.addresses import metric_in_query, timeline_path
 from speedtrack.web.drawing.charts.linecharts import axis_label
 from speedtrack.web.drawing.small.sparkline import SIZES, Sparkline
 from speedtrack.web.help import TERMS, Term
@@ -27,6 +27,7 @@ register = template.Library()
 
 register.filter("duration", numbers.duration)
 register.filter("change_seen", numbers.change_seen)
+register.filter("in_query", metric_in_query)
 register.filter("plain", plain)
 register.filter("markdown", html_of)
 register.filter("axis_number", axis_label)
@@ -137,7 +138,11 @@ def timeline_url(
 @register.simple_tag
 def mute_url(project: Project, series: Series) -> str:
     """The address of the form that mutes a series."""
-    selection = {"benchmark": series.benchmark.name, "metric": series.metric, "machine": series.machine.name}
+    selection = {
+        "benchmark": series.benchmark.name,
+        "metric": metric_in_query(series.metric),
+        "machine": series.machine.name,
+    }
     return f"{reverse('mutes', args=[project.slug])}?{urlencode(selection, quote_via=quote)}"
 
 
@@ -158,5 +163,5 @@ def query(context: template.Context, **changes: object) -> str:
         if value is None or value == "":
             parameters.pop(key, None)
         else:
-            parameters[key] = str(value)
+            parameters[key] = metric_in_query(str(value)) if key == "metric" else str(value)
     return f"?{parameters.urlencode()}" if parameters else "?"

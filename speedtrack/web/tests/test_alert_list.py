@@ -1,5 +1,6 @@
 """The list of alerts: filters, order and pages by the address, and decisions on several alerts."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,3 +139,27 @@ def test_several_alerts_are_decided_at_once_each_by_itself(listed: Listed) -> No
     without_token = Client(enforce_csrf_checks=True)
     without_token.force_login(ada)
     assert without_token.post("/alerts/decide/", form).status_code == 403
+
+
+def test_the_json_has_the_judgement_that_the_page_shows(listed: Listed) -> None:
+    """Word, sign and colour, in the list, the alert's own document and the API; a settled one has no colour."""
+    listed.first.change_points.filter(series__metric=CPU).update(ratio=0.8)
+    Alert.objects.filter(pk=listed.second.pk).update(status="fixed")
+    by_id = {row["id"]: row for row in listed.client.get("/alerts.json?status=all").json()["alerts"]}
+    first, second = by_id[listed.first.pk], by_id[listed.second.pk]
+    assert [first[key] for key in ("verdict", "look", "sign")] == ["worse", "worse", "!"]
+    assert [second[key] for key in ("verdict", "look", "sign")] == ["worse", "settled", "!"]
+    judged = {(row["look"], row["sign"], row["words"]) for row in first["changes"]}
+    assert judged == {("better", "✓", "faster"), ("worse", "!", "slower")}
+    assert {row["look"] for row in second["changes"]} == {"settled"}
+    page = html_of(listed.client.get(f"/alerts/{listed.first.pk}/"))
+    assert {look for look, *_ in judged} == set(re.findall(r'<td class="number (\w+)"><strong>', page))
+    assert listed.client.get(f"/alerts/{listed.first.pk}.json").json()["changes"][0]["look"] == "worse"
+    from_api = listed.client.get("/api/v1/projects/kvd/change-points").json()["items"]
+    assert {row["look"] for row in from_api if row["alert"] == listed.second.pk} == {"settled"}
+
+
+def test_the_judgements_of_more_changes_take_no_more_queries(listed: Listed) -> None:
+    few = queries(listed.client, "/api/v1/projects/kvd/change-points")
+    copy_of(listed.first, listed.world, 4)
+    assert queries(listed.client, "/api/v1/projects/kvd/change-points") == few

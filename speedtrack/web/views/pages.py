@@ -12,6 +12,7 @@ from speedtrack.reports.commits import CommitDetails
 from speedtrack.reports.machines import machine_details
 from speedtrack.reports.runs import RunDetails
 from speedtrack.runs.requests import tracking
+from speedtrack.web.addresses import metric_given
 from speedtrack.web.pages import beginning
 from speedtrack.web.pages import home as home_page
 from speedtrack.web.pages import mine as my_pushes
@@ -94,7 +95,9 @@ def commit(request: HttpRequest, slug: str, sha: str) -> HttpResponse:
 
 
 def asked_commit(request: HttpRequest, slug: str, sha: str) -> commit_page.CommitPage:
-    page_query = commit_page.CommitPageQuery(*(request.GET.get(key) for key in ("branch", "machine", "metric")))
+    page_query = commit_page.CommitPageQuery(
+        request.GET.get("branch"), request.GET.get("machine"), metric_given(request.GET)
+    )
     return commit_page.load(slug, sha, page_query)
 
 

@@ -17,6 +17,7 @@ from speedtrack.alerts.models.alerts import AlertQuerySet
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Project
 from speedtrack.reports.alerts import AlertDocument, AlertList, known_alerts
+from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.small.strips import ChangeStrip
 from speedtrack.web.scope import watched_metrics
 
@@ -88,7 +89,7 @@ class AlertListQuery:
     @classmethod
     def of(cls, query: QueryDict) -> "AlertListQuery":
         """The parameters in a query. Raises Http404 for a metric or an order that does not exist."""
-        metric, order = query.get("metric", ""), query.get("order") or "newest"
+        metric, order = metric_given(query), query.get("order") or "newest"
         if metric and metric not in METRICS:
             raise Http404(f"There is no metric {metric!r}: there are {', '.join(METRICS)}.")
         if order not in ORDERS:

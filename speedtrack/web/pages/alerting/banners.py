@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from speedtrack.alerts.headlines import DirectionSummary, summaries_of
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.judging.verdicts import SETTLED, way_of
+from speedtrack.judging.verdicts import SETTLED, look_of_change
 from speedtrack.projects.models import Commit
 from speedtrack.reports.readings.commits import ROLES, roles_of
 from speedtrack.web.pages.alerting.alerts import ListedChange
@@ -34,7 +34,7 @@ class Banner(NamedTuple):
 
     @property
     def look(self) -> str:
-        return "settled" if self.alert.status in SETTLED else str(way_of(self.alert.is_slowdown))
+        return look_of_change(self.alert)
 
     @property
     def beginning(self) -> str:

@@ -10,6 +10,7 @@ from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine
+from speedtrack.web.addresses import metric_given
 from speedtrack.web.scope import machines_of, watched_metrics
 
 DAYS = 14  # the default duration of a mute
@@ -33,7 +34,6 @@ class MutesPage:
 def load(project: Project, query: QueryDict) -> MutesPage:
     now = list(muting.mutes_in_force(project))
     ended_mutes = project.mutes.exclude(pk__in=[mute.pk for mute in now]).select_related("machine", "who", "ended_by")
-    benchmark, metric, machine = (query.get(key, "") for key in ("benchmark", "metric", "machine"))
     return MutesPage(
         project,
         now,
@@ -41,5 +41,5 @@ def load(project: Project, query: QueryDict) -> MutesPage:
         sorted(set(Benchmark.objects.filter(project=project).values_list("name", flat=True))),
         watched_metrics(project),
         machines_of(project),
-        (benchmark, metric, machine),
+        (query.get("benchmark", ""), metric_given(query), query.get("machine", "")),
     )

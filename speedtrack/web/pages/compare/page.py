@@ -20,6 +20,7 @@ from speedtrack.judging.verdicts import DIFFERING, ORDER, Ruling
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine, Run, Status
 from speedtrack.web import forges
+from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.small.plots import Forest
 from speedtrack.web.pages.compare import details
 from speedtrack.web.pages.compare.details import Difference
@@ -287,7 +288,7 @@ def between_sides(sides: BothSides) -> Between:
 
 
 def filters_of(query: QueryDict) -> RowFilters:
-    metric, verdict = query.get("metric", ""), query.get("verdict", "")
+    metric, verdict = metric_given(query), query.get("verdict", "")
     require("metric", metric, METRICS)
     require("verdict", verdict, VERDICTS)
     text = query.get("q", "").strip()[:LONGEST_SEARCH]

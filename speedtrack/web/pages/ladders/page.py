@@ -8,6 +8,7 @@ from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.reports.readings.choices import named_or_default
 from speedtrack.runs.models import Machine, Measurement, Run
+from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.charts.linecharts import (
     MOST_LINES,
     LineChart,
@@ -111,7 +112,7 @@ def selection_of(query: QueryDict, access: Access) -> Selection:
     machines = list(Machine.objects.filter(series__in=rungs).distinct().order_by("name"))
     machine = named_or_default("machine", query.get("machine"), machines, "")
     metrics = list(METRICS.values())
-    metric = named_or_default("metric", query.get("metric"), metrics, USUAL_METRIC)
+    metric = named_or_default("metric", metric_given(query), metrics, USUAL_METRIC)
     assert metric
     scale, each = query.get("scale", ""), each_environment(query.get("environments"))
     return Selection(ladders, ladder, transports, beside, machines, machine, metrics, metric, scale, each)

@@ -16,6 +16,7 @@ from speedtrack.judging.verdicts import ORDER, Ruling, words_of
 from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.reports.readings.choices import named_or_default
 from speedtrack.runs.models import Machine
+from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.small.plots import Forest, Whisker
 from speedtrack.web.pages import changes, releases
 from speedtrack.web.pages.compare.page import between_sides
@@ -116,7 +117,7 @@ def load(slug: str, query: QueryDict, access: Access) -> StoryPage:
     between = between_sides(sides) if sides.are_measured else Between([])
     metrics = [total.metric for total in between.totals]
     machine = Machine.objects.get(pk=sides.head.machine.pk) if sides.head.machine else None
-    metric = named_or_default("metric", query.get("metric"), metrics, usual_metric(machine))
+    metric = named_or_default("metric", metric_given(query), metrics, usual_metric(machine))
     if metric is None:
         return StoryPage(project, sides)
     return told(project, sides, between, metrics, metric)
