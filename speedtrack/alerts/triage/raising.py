@@ -128,7 +128,7 @@ def join_alert(alert: Alert, cp: ChangePoint, has_event: bool) -> None:
         write_event(
             alert,
             Kind.NOTED,
-            f"{subject} also moved with {cp.commit.short}; the alert stays {alert.status}",
+            f"{subject} also moved {since_in_words(cp)}; the alert stays {alert.status}",
             past=cp.past,
         )
         return
@@ -138,11 +138,9 @@ def join_alert(alert: Alert, cp: ChangePoint, has_event: bool) -> None:
         alert.save(update_fields=["status"])
     change = {"before": before, "after": alert.status} if alert.status != before else {}
     if becomes_work(alert, cp):
-        write_event(alert, Kind.RAISED, f"{subject} got worse with {cp.commit.short}", past=cp.past, after=alert.status)
+        write_event(alert, Kind.RAISED, f"{subject} got worse {since_in_words(cp)}", past=cp.past, after=alert.status)
     elif not has_event and is_first_improvement(alert, cp):
-        write_event(
-            alert, Kind.RAISED, f"{subject} got better with {cp.commit.short}", past=cp.past, after=alert.status
-        )
+        write_event(alert, Kind.RAISED, f"{subject} got better {since_in_words(cp)}", past=cp.past, after=alert.status)
     elif change or not has_event:
         write_event(alert, Kind.GREW, addition_in_words(cp, subject), past=cp.past, **change)
     follow_narrowest(alert, cp, has_event)
@@ -201,6 +199,11 @@ def why_raised(cp: ChangePoint) -> str:
     if cp.status == Status.HISTORY:
         return cp.note
     return drift.drift_in_words(cp) if cp.kind == ChangePoint.Kind.DRIFT else "both sides were measured again"
+
+
+def since_in_words(cp: ChangePoint) -> str:
+    """The commit with which a step came, or the reference since which the level drifts: no commit causes a drift."""
+    return f"since {cp.reference}" if cp.kind == ChangePoint.Kind.DRIFT else f"with {cp.commit.short}"
 
 
 def addition_in_words(cp: ChangePoint, subject: str) -> str:

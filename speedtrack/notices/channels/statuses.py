@@ -136,10 +136,10 @@ def places_of(end: str) -> QuerySet[Position, Any]:
 
 
 def alert_naming(status: CommitStatus) -> Alert | None:
-    """The newest alert that names the commit and is confirmed or expected."""
+    """The newest alert that names the commit and is confirmed or expected. A drift ends at a commit and names none."""
     true = (Alert.Status.CONFIRMED, Alert.Status.EXPECTED)
     alerts = Alert.objects.filter(project=status.channel.project_id, commit=status.commit_id, status__in=true)
-    return next((alert for alert in alerts.order_by("-pk") if slowdowns(alert)), None)
+    return next((alert for alert in alerts.order_by("-pk") if not alert.drift and slowdowns(alert)), None)
 
 
 def slowdowns(alert: Alert) -> list[ChangePoint]:
@@ -150,7 +150,7 @@ def slowdowns(alert: Alert) -> list[ChangePoint]:
 
 def state_by_alert(alert: Alert) -> tuple[str, str]:
     changes = list(alert.change_points.select_related("series__benchmark"))
-    where = f", {alert.cause}" if alert.drift or alert.width > 1 else ""
+    where = f", {alert.cause}" if alert.width > 1 else ""
     change = f"{headline(changes, LONGEST_NAME)}{where}"
     if alert.status == Alert.Status.EXPECTED:
         return State.SUCCESS, f"{change}, expected"[:LONGEST]

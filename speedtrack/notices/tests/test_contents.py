@@ -11,11 +11,14 @@ from PIL import Image
 
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.tests.conftest import World
+from speedtrack.alerts.triage import raising
 from speedtrack.notices import charts, mail, subscribing
 from speedtrack.notices.channels import statuses
 from speedtrack.notices.channels.document import message_of
-from speedtrack.notices.models import Notice, Outbox
+from speedtrack.notices.matching import facts_of
+from speedtrack.notices.models import CommitStatus, Notice, Outbox
 from speedtrack.notices.telling import tell_subscribers
+from speedtrack.notices.tests.channels import channel
 from speedtrack.notices.tests.history import History, subscribed
 from speedtrack.tests import builders
 
@@ -115,6 +118,19 @@ def test_every_face_says_what_got_worse_and_what_got_better(history: History) ->
     heading = " ".join(re.sub("<[^>]+>", " ", page.partition("<h1>")[2].partition("</h1>")[0]).split())
     assert heading.startswith("! slower +5.0% slower") and "✓ faster −50.0% much-faster" in heading
     assert client.get(f"/alerts/{alert.pk}.json").json()["summary"] == said
+
+
+@pytest.mark.parametrize("kind", ["step", "drift"])
+def test_no_commit_is_told_that_it_caused_a_drift(history: History, kind: str) -> None:
+    alert = history.alert(1.8)
+    alert.change_points.update(kind=kind, reference="7.4.0")
+    status = CommitStatus(channel=channel(history.project, "github", "https://example.org"), commit=alert.commit)
+    is_named = kind == "step"
+    assert (statuses.alert_naming(status) == alert, bool(facts_of(alert).authors)) == (is_named, is_named)
+    Alert.objects.filter(pk=alert.pk).update(status="expected")
+    alert.refresh_from_db()
+    raising.join_alert(alert, alert.change_points.get(), has_event=False)
+    assert (alert.commit.short in alert.events.latest("id").note) == is_named
 
 
 def test_what_follows_is_threaded_below_the_first_mail(history: History) -> None:

@@ -1,11 +1,14 @@
 import math
 import random
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from speedtrack.stats.changes.changepoint import Point, suspect_shifts
 from speedtrack.stats.changes.explain import Limit, explain_place, smallest_visible_change
-from speedtrack.stats.noise.noise import line_noise
+from speedtrack.stats.noise.noise import APART, SHARE, line_noise
 
 
 def line(n: int, step: float = 0.0, at: int = 0, spread: float = 0.01, seed: int = 1) -> list[Point]:
@@ -115,6 +118,34 @@ def test_gaussian_noise_is_hardly_ever_called_two_levels() -> None:
     rng = random.Random(5)
     lines = [[rng.gauss(0, 1) for _ in range(40)] for _ in range(300)]
     assert sum(line_noise(line, [math.nan] * 40).modes is not None for line in lines) <= 3  # type: ignore[union-attr]
+
+
+def modes_by_two_variances(values: list[float]) -> float | None:
+    """The same answer by its definition: of all splits, the one with the least variance within."""
+    ordered, n = np.sort(values), len(values)
+    least = max(2, math.ceil(SHARE * n))
+    at = min(range(least, n - least + 1), key=lambda k: np.var(ordered[:k]) * k + np.var(ordered[k:]) * (n - k))
+    low, high = ordered[:at], ordered[at:]
+    apart, spread = high.mean() - low.mean(), math.sqrt((low.var(ddof=1) + high.var(ddof=1)) / 2)
+    turns = np.count_nonzero(np.diff(np.array(values) > (low.mean() + high.mean()) / 2))
+    return float(apart) if apart > APART * spread and turns >= 3 else None
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    n=st.integers(16, 120),
+    gap=st.floats(0, 12),
+    share=st.floats(0, 1),
+    level=st.sampled_from([0.0, 8.5, -3e4]),
+)
+def test_two_levels_are_those_of_the_split_with_the_least_variance_within(
+    seed: int, n: int, gap: float, share: float, level: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    values = (level + 0.01 * (rng.normal(size=n) + gap * (rng.random(n) < share))).tolist()
+    noise = line_noise(values, [math.nan] * n)
+    wanted = modes_by_two_variances(values)
+    assert noise and noise.modes == (wanted if wanted is None else pytest.approx(wanted, rel=1e-9))
 
 
 @pytest.mark.parametrize("n", [0, 1, 4])
