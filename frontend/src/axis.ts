@@ -28,7 +28,12 @@ export function valueAxis(values: number[], scale: string, unit: string | null):
   const logarithmic = scale === "log" && positive.length > 0;
   const kind = logarithmic || scale === "zero" ? scale : "fitted";
   const [low, high] = valueRange(logarithmic ? positive : values, kind);
-  const at = logarithmic ? logTicks(low, high) : linearTicks(low, high, MOST_TICKS);
+  const powers = logarithmic ? logTicks(low, high) : [];
+  if (powers.length > 0 && unit !== null) {
+    // of so different sizes that each needs its own unit and decimals
+    return { low, high, logarithmic, ticks: powers.map((value) => [value, tickLabel(unit, value, value, value)]) };
+  }
+  const at = powers.length > 0 ? powers : linearTicks(low, high, MOST_TICKS);
   const step = at.length > 1 ? at[1]! - at[0]! : high - low;
   return { low, high, logarithmic, ticks: at.map((value) => [value, tickLabel(unit, value, high, step)]) };
 }
@@ -58,14 +63,14 @@ export function linearTicks(low: number, high: number, most: number): number[] {
   return [...Array(Math.max(0, last - first + 1)).keys()].map((i) => (first + i) * step);
 }
 
-/** 1, 2, 5, 10, 20 ... between two ends, or powers of ten; linear ones if an axis is short. */
+/** 1, 2, 5, 10, 20 ... between two ends, or powers of ten; none if an axis is too short for them. */
 function logTicks(low: number, high: number): number[] {
   const begin = Math.floor(Math.log10(low));
   const powers = [...Array(Math.ceil(Math.log10(high)) - begin + 1).keys()].map((i) => begin + i);
   const digits = powers.length > 5 ? [1] : [1, 2, 5];
   const found = powers.flatMap((power) => digits.map((digit) => digit * 10 ** power));
   const inside = found.filter((value) => low <= value && value <= high);
-  return inside.length > 2 ? inside : linearTicks(low, high, MOST_TICKS);
+  return inside.length > 2 ? inside : [];
 }
 
 function tickLabel(unit: string | null, value: number, end: number, step: number): string {

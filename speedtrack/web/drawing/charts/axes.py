@@ -42,7 +42,10 @@ def value_axis(values: Sequence[float], scale: str, unit: str | None) -> Axis:
     positive = [value for value in values if value > 0]
     logarithmic = scale == "log" and bool(positive)
     low, high = value_range(positive if logarithmic else values, scale if logarithmic or scale == "zero" else "fitted")
-    at = log_ticks(low, high) if logarithmic else linear_ticks(low, high, MOST_TICKS)
+    powers = log_ticks(low, high) if logarithmic else []
+    if powers and unit is not None:  # of so different sizes that each needs its own unit and decimals
+        return Axis(low, high, logarithmic, [(value, tick_label(unit, value, value, value)) for value in powers])
+    at = powers or linear_ticks(low, high, MOST_TICKS)
     step = at[1] - at[0] if len(at) > 1 else high - low
     return Axis(low, high, logarithmic, [(value, tick_label(unit, value, high, step)) for value in at])
 
@@ -71,12 +74,12 @@ def linear_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2, 5, 10, 20 ... between two ends, or powers of ten; linear ticks if the axis is short."""
+    """1, 2, 5, 10, 20 ... between two ends, or powers of ten; none if the axis is too short for them."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     digits = (1,) if len(powers) > 5 else (1, 2, 5)
     candidates = [digit * 10.0**power for power in powers for digit in digits]
     inside = [value for value in candidates if low <= value <= high]
-    return inside if len(inside) > 2 else linear_ticks(low, high, MOST_TICKS)
+    return inside if len(inside) > 2 else []
 
 
 def tick_label(unit: str | None, value: float, end: float, step: float) -> str:
