@@ -68,6 +68,7 @@ QUERIES: dict[str, list[str]] = {
     "latency-values": ["branch", "machine", "last", "commit"],
     "project": ["branch", "machine", "metric"],
     "board": ["branch", "machine", "metric", "q", "page", "part"],
+    "pins": ["part"],
     "timeline": [
         "branch",
         "machine",
@@ -208,6 +209,7 @@ FORMS = {
     "first-owner": ["username", "email", "password1", "password2"],
     "hook": ["payload"],
     "logout": ["next"],
+    "pins": ["pin", "unpin", "earlier", "later"],
     "alert-move": ["commit", "note"],
     "alert-split": ["change", "note"],
     "alert-merge": ["into", "note"],
