@@ -37,6 +37,7 @@ from speedtrack.web.views import (
     front,
     ladders,
     pages,
+    pins,
     timelines,
 )
 from speedtrack.web.views.sharing import doors, exports, feeds, monitoring
@@ -55,6 +56,7 @@ urlpatterns = [
     path("p/<slug:slug>/", pages.project, name="project"),
     path("p/<slug:slug>.<str:form>", pages.project_values, name="project-values"),
     path("p/<slug:slug>/board/", pages.board, name="board"),
+    path("board/", pins.own_board, name="pins"),
     path(LINE, timelines.timeline, name="timeline"),
     path(f"{LINE}/why.json", timelines.timeline_why, name="timeline-why"),
     path(f"{LINE}.<str:form>", timelines.timeline_values, name="timeline-values"),

@@ -1,4 +1,4 @@
-"""Roles in projects, tokens of people, and the audit log."""
+"""Roles in projects, tokens of people, their boards, and the audit log."""
 
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ from django.utils import timezone
 from speedtrack.projects.models import Project
 
 MOST_DAYS = 3650
+MOST_PINS = 20
 
 
 class Role(models.TextChoices):
@@ -105,6 +106,29 @@ class PersonToken(models.Model):
     @property
     def is_expired(self) -> bool:
         return self.expires_at is not None and self.expires_at <= timezone.now()
+
+
+class Pin(models.Model):
+    """A timeline or a comparison on a person's board.
+
+    It has no key to a project: who looks at the board is shown what the address answers then.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="pins", db_index=False)
+    address = models.CharField(max_length=1500, help_text="path and query on this site, in ASCII")
+    place = models.PositiveSmallIntegerField(help_text="on the board, from 0")
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=Q(place__lt=MOST_PINS), name="a_board_has_20_places"),
+            models.UniqueConstraint(
+                fields=["user", "place"], name="one_pin_per_place_of_a_board", deferrable=models.Deferrable.DEFERRED
+            ),
+            models.UniqueConstraint(fields=["user", "address"], name="an_address_is_pinned_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.address
 
 
 class AuditEntry(models.Model):

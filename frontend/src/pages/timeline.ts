@@ -31,6 +31,7 @@ async function explore(canvas: HTMLCanvasElement, part: Timeline): Promise<void>
       canvas,
       overview,
       pins: document.getElementById("pins")!,
+      noteForm: document.querySelector<HTMLFormElement>("form#annotate"),
       announcement: document.getElementById("said")!,
       followed: (ends: Ends | null) => {
         history.replaceState(null, "", `${location.pathname}${withEnds(location.search, ends)}`);

@@ -8,8 +8,6 @@ export interface Addresses {
   alert: (id: number) => string;
   /** In the page's own project. */
   annotation: (id: number) => string;
-  /** The form for a note about a commit; empty for those who may not annotate. */
-  annotate: (sha: string) => string;
   /** Empty if there is no page for comparing. */
   compare: (project: string, base: string, head: string, machine: string) => string;
   /** Takes the order to measure both in pairs. */
@@ -26,7 +24,6 @@ export function addressesOf({ dataset }: HTMLCanvasElement): Addresses {
     reproduce: (run, benchmark) => `${numbered(dataset["reproduce"]!, run)}?${new URLSearchParams({ benchmark })}`,
     alert: (id) => numbered(dataset["alert"]!, id),
     annotation: (id) => `${dataset["annotations"]}#annotation-${id}`,
-    annotate: (sha) => (dataset["annotates"] === undefined ? "" : `${dataset["annotations"]}?at=${sha}`),
     compare: compared("compare"),
     measure: compared("measure"),
   } as Addresses;

@@ -18,6 +18,7 @@ import { withKeys } from "../view";
 import { type Addresses, shaOf } from "./addresses";
 import { element, link, time } from "./dom";
 import { judged } from "./judged";
+import type { Notes } from "./noting";
 
 /** A pinned commit with its most detailed document. */
 export interface Pinned {
@@ -30,6 +31,8 @@ export interface Pinned {
 export interface CardActions {
   addresses: Addresses;
   unpin: (name: string) => void;
+  /** Null for those who may not annotate. */
+  notes: Notes | null;
 }
 
 export function cards(pinned: Pinned[], actions: CardActions): HTMLElement[] {
@@ -39,7 +42,7 @@ export function cards(pinned: Pinned[], actions: CardActions): HTMLElement[] {
   return found;
 }
 
-function card(one: Pinned, { addresses, unpin }: CardActions): HTMLElement {
+function card(one: Pinned, { addresses, unpin, notes }: CardActions): HTMLElement {
   const { timeline, stop } = one;
   const path = timeline.paths[stop.path]!;
   const { commits, project, branch } = path;
@@ -71,7 +74,15 @@ function card(one: Pinned, { addresses, unpin }: CardActions): HTMLElement {
   if (facts.childElementCount > 0) made.append(facts);
   if (one.why)
     made.append(whyPart(one.why, project, values[0] && timeline.shown[values[0].shown]!.benchmark, addresses));
-  made.append(links(one, values, addresses));
+  const linked = links(one, values, addresses);
+  made.append(linked);
+  if (notes?.project === project && stop.path === 0) {
+    const button = element("button", "plain annotate", "Annotate");
+    button.type = "button";
+    button.addEventListener("click", () => notes.open(sha, made));
+    linked.append(button);
+    made.append(notes.formOf(sha) ?? "");
+  }
   return made;
 }
 
@@ -153,8 +164,6 @@ function links({ timeline, stop }: Pinned, values: Reading[], addresses: Address
   const base = link("Set as base", `${location.pathname}${withKeys(location.search, { base: sha })}`);
   base.title = "Show all values relative to those at this commit";
   if (values.length > 0) made.append(base);
-  const annotate = stop.path === 0 && addresses.annotate(sha);
-  if (annotate) made.append(link("Annotate", annotate));
   return made;
 }
 

@@ -14,6 +14,8 @@ export function follow(ends: Ends | null): void {
     address.search = withEnds(address.search, ends);
     one.href = address.href;
   }
+  for (const one of document.querySelectorAll<HTMLInputElement>("input[data-follows]"))
+    one.value = `${location.pathname}${withEnds(location.search, ends)}`;
   for (const one of document.querySelectorAll<HTMLElement>("details[data-follows]")) {
     one.dataset["part"] = withEnds(one.dataset["part"]!, ends);
     one.dispatchEvent(new Event("toggle")); // loads it again if it is open

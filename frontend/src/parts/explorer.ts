@@ -22,6 +22,7 @@ import { type Ends, withEnds } from "../view";
 import { aroundAddress, addressesOf, shaOf, whyAddress } from "./addresses";
 import { cards, type Pinned } from "./cards";
 import { loadTimeline, loadWhy } from "./loading";
+import { Notes, type SavedNote } from "./noting";
 import { whenReleased } from "./pressed";
 import { showTip } from "./tip";
 
@@ -38,6 +39,8 @@ export interface ExplorerPage {
   canvas: HTMLCanvasElement;
   overview: HTMLCanvasElement;
   pins: HTMLElement;
+  /** The form that cards have copies of, for those who may annotate. */
+  noteForm: HTMLFormElement | null;
   announcement: HTMLElement;
   /** Called when the reader has moved to another part; null: the whole. */
   followed: (ends: Ends | null) => void;
@@ -58,6 +61,7 @@ export class Explorer {
   private visible: Range;
   private detailed: Range; // the range of the loaded details
   private readonly all: Range;
+  private readonly notes: Notes | null;
   private frame = 0;
   private settling: ReturnType<typeof setTimeout> | undefined;
   private loading: AbortController | null = null;
@@ -68,6 +72,7 @@ export class Explorer {
     detail: Timeline,
   ) {
     this.all = limits(whole);
+    this.notes = page.noteForm && new Notes(page.noteForm, (sha, note) => this.addNote(sha, note));
     this.detail = detail;
     this.visible = clamp(limits(detail), this.all, this.least());
     this.detailed = this.visible;
@@ -330,10 +335,26 @@ export class Explorer {
     const { pins } = this.page;
     whenReleased(pins, () => {
       const addresses = addressesOf(this.page.canvas);
-      pins.replaceChildren(...cards(this.pinned, { addresses, unpin: (name) => this.unpin(name) }));
+      const focused = document.activeElement as HTMLElement | null;
+      const actions = { addresses, unpin: (name: string) => this.unpin(name), notes: this.notes };
+      pins.replaceChildren(...cards(this.pinned, actions));
       pins.hidden = this.pinned.length === 0;
+      if (focused && pins.contains(focused)) focused.focus({ preventScroll: true }); // a form that has moved with it
     });
     this.mark();
+  }
+
+  /** Shows a note that was saved in a card, in all documents that have its commit. */
+  private addNote(sha: string, note: SavedNote): void {
+    const documents = [this.whole, this.detail, this.shown, ...this.pinned.map((one) => one.timeline)];
+    for (const timeline of new Set(documents)) {
+      const at = timeline.paths[0]!.commits.sha.indexOf(sha);
+      if (at >= 0) timeline.annotations = [...(timeline.annotations ?? []), { at, ...note }];
+    }
+    this.redraw();
+    this.showPins();
+    this.page.announcement.textContent = "The note is saved.";
+    this.page.pins.querySelector<HTMLElement>(".note a")?.focus({ preventScroll: true });
   }
 
   /** Marks the pinned commits in the chart, and draws the test of the last one. */

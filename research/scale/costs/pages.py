@@ -28,7 +28,7 @@ PERSONAL = {
     *("deliveries", "delivery"),
     *("settings", "project-settings", "project-untrack", "suites", "suite", "suite-new", "track"),
     *("members", "project-visibility", "audit", "audit-values", "project-audit", "project-audit-values"),
-    *("policies", "measure", "account", "own-tokens", "own-sessions"),
+    *("pins", "policies", "measure", "account", "own-tokens", "own-sessions"),
 }
 
 
@@ -192,6 +192,7 @@ def settings_pages() -> Iterable[Page]:
     yield Page("all-annotations", "", [to("all-annotations")])
     yield Page("annotation", "", [to("annotation", one.pk) for one in notes])
     yield Page("settings", "", [to("settings")])
+    yield Page("pins", "an empty board", [to("pins")])
     yield Page("project-settings", "", [to("project-settings", "wide")])
     yield Page("project-untrack", "", [to("project-untrack", "wide")])
     calls = Delivery.objects.filter(project__slug="wide")

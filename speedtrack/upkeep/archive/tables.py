@@ -229,6 +229,7 @@ LEFT_OUT = {
     "accounts.OwnerLink": OF_PEOPLE,
     "accounts.WrongInvitation": OF_PEOPLE,
     "accounts.PersonToken": OF_PEOPLE,
+    "accounts.Pin": OF_PEOPLE,
     "calls.Allowance": OF_PEOPLE,
     "calls.KeptAnswer": OF_PEOPLE,
     "accounts.AuditEntry": OF_PEOPLE,

@@ -138,6 +138,7 @@ RULES: dict[str, Rule] = {
     "invitation-revoke": all_of(needed("invitation.revoke")),
     "invitation": Rule(Need.SIGHT, needed("invitation.accept")),
     **rules(all_of(Need.PERSON, is_atomic=False), "settings", "notifications"),
+    "pins": all_of(Need.PERSON),
     "machine": Rule(change=needed("machine.lift")),
     **rules(all_of(Need.OPERATOR, is_atomic=False), "track", "track-check", "installation", "audit", "audit-values"),
     **rules(all_of(Need.OPERATOR), "suites", "suite-new", "suite-check", "suite", "suite-file"),

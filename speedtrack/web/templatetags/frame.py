@@ -26,7 +26,10 @@ NAVIGATION = (
 )
 #: Those of people who are logged in.
 SETTINGS = {"project-settings", "suites", "suite", "machine-settings", "installation", "notifications"}
-OWN_NAVIGATION = (("Settings", "settings", SETTINGS),)
+OWN_NAVIGATION = (
+    ("My board", "pins", {"pins"}),
+    ("Settings", "settings", SETTINGS),
+)
 
 
 @register.simple_tag(takes_context=True)

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.messages import get_messages
 from django.db import IntegrityError, transaction
 from django.test import Client
 from django.utils import timezone
 
+from speedtrack.accounts.models import AuditEntry
 from speedtrack.projects.models import Annotation
 from speedtrack.web.tests.world import CPU, World, html_of, world
 
@@ -130,11 +132,25 @@ def test_an_annotation_is_changed_and_deleted(ada: Client, kvd: World) -> None:
     assert shown(ada) == []
 
 
+def test_a_note_of_a_timeline_is_answered_as_its_document_has_it(ada: Client, kvd: World) -> None:
+    address, sha = "/p/kvd/annotations/?part=note", kvd.shas[1]
+    answer = ada.post(address, {"place": sha, "text": "*moved* & <b>away</b>"})
+    assert answer.status_code == 201
+    (note,) = ada.get(f"/p/kvd/timeline/get-p1/{CPU}.json").json()["annotations"]
+    assert answer.json() == {key: note[key] for key in ("id", "text", "author")}
+    assert AuditEntry.objects.get().action == "annotation.create"
+    assert not list(get_messages(answer.wsgi_request)), "no later page says it again"
+    for place, text, problem in ((sha, "", "This field is required"), ("00000000", "x", "kvd has no commit 00000000")):
+        refusal = ada.post(address, {"place": place, "text": text})
+        assert (refusal.status_code, refusal.json()) == (400, {"problem": problem})
+
+
 def test_only_who_is_logged_in_annotates(kvd: World, client: Client) -> None:
     note = Annotation.objects.create(project=kvd.project, commit=kvd.commit(0), text="x")
     form = {"place": kvd.shas[0], "text": "y"}
     for address in (
         "/p/kvd/annotations/",
+        "/p/kvd/annotations/?part=note",
         "/annotations/",
         f"/annotations/{note.pk}/",
         f"/annotations/{note.pk}/delete",

@@ -1,5 +1,6 @@
 """The chart of a timeline, explored in a real browser with pointer, wheel, keys and fingers."""
 
+import os
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -7,12 +8,12 @@ from urllib.parse import parse_qs, urlparse
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from speedtrack.accounts import members
 from speedtrack.accounts.models import Role
 from speedtrack.alerts.models import Alert
-from speedtrack.projects.models import Commit
+from speedtrack.projects.models import Annotation, Commit
 from speedtrack.web.tests.test_browser import OVERFLOW, chart_is_drawn, chromium, shown, watched  # noqa: F401
 from speedtrack.web.tests.test_triage_browser import log_in
 from speedtrack.web.tests.world import CPU, World
@@ -273,21 +274,78 @@ def test_dates_are_chosen(shown: tuple[World, Alert, str], chromium: Browser) ->
     assert page.evaluate(OVERFLOW) <= 0
 
 
-def test_who_may_annotates_from_a_card(shown: tuple[World, Alert, str], chromium: Browser) -> None:  # noqa: F811
+def test_who_may_annotates_in_a_card(shown: tuple[World, Alert, str], chromium: Browser) -> None:  # noqa: F811
     made, _, url = shown
-    page = watched(chromium, 1280, [])
-    page.set_default_timeout(15_000)
+    complaints: list[str] = []
+    page = watched(chromium, 1280, complaints)
     page.goto(f"{url}{LINE}")
     chart_is_drawn(page)
     page.mouse.click(*hover(page, made.shas[3]))
     expect(page.locator("#pins article")).to_be_visible()
-    expect(page.get_by_role("link", name="Annotate", exact=True)).to_have_count(0)  # a visitor may not
+    expect(page.get_by_role("button", name="Annotate", exact=True)).to_have_count(0)  # a visitor may not
 
     ada = User.objects.create_user("ada")
     members.give_role(made.project, ada, Role.TRIAGER)
     log_in(page, url, ada)
     page.reload()
     chart_is_drawn(page)
+    held: list[Route] = []
+    page.route("**/*.json?*around=*", lambda route: held.append(route))
     page.mouse.click(*hover(page, made.shas[3]))
-    page.get_by_role("link", name="Annotate", exact=True).click()
-    expect(page.get_by_label("Commit, or date and time in UTC")).to_have_value(re.compile(made.shas[3][:10]))
+    address = page.url
+    opener, field = (
+        page.get_by_role("button", name="Annotate", exact=True),
+        page.locator("#pins").get_by_label("Note, in Markdown"),
+    )
+    opener.press("Enter")
+    expect(field).to_be_focused()
+    page.keyboard.type("the kernel")
+    page.keyboard.press("Escape")
+    expect(field).to_be_hidden()
+    expect(opener).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(field).to_have_value("the kernel")
+    held[0].continue_()  # the card is made anew meanwhile
+    expect(page.locator("#pins article").get_by_text("Trials")).to_be_visible()
+    expect(field).to_be_focused()
+    page.keyboard.press("End")
+    page.keyboard.type(" was *upgraded* & <b>rebooted</b>")
+    if "SHOTS" in os.environ:
+        page.locator("#pins").scroll_into_view_if_needed()
+        page.screenshot(path=f"{os.environ['SHOTS']}/note-1280-light.png")
+        page.emulate_media(color_scheme="dark")
+        page.set_viewport_size({"width": 390, "height": 900})
+        field.scroll_into_view_if_needed()
+        page.screenshot(path=f"{os.environ['SHOTS']}/note-390-dark.png")
+        page.set_viewport_size({"width": 1280, "height": 800})
+        field.focus()
+    assert page.evaluate(OVERFLOW) <= 0
+    page.keyboard.press("Control+Enter")
+    note = page.locator("#pins .facts .note")
+    expect(note).to_have_text("ada: the kernel was upgraded & <b>rebooted</b>")
+    expect(field).to_have_count(0)
+    assert page.url == address
+    stored = Annotation.objects.get()
+    assert (stored.commit, stored.author, stored.text) == (
+        made.commit(3),
+        ada,
+        "the kernel was *upgraded* & <b>rebooted</b>",
+    )
+    page.locator("canvas#chart").focus()
+    page.keyboard.press("End")
+    for _ in range(4):
+        page.keyboard.press("ArrowLeft")
+    expect(page.locator("#said")).to_contain_text("note by ada: the kernel was upgraded")
+    page.reload()
+    chart_is_drawn(page)
+    page.mouse.click(*hover(page, made.shas[3]))
+    expect(note).to_have_text("ada: the kernel was upgraded & <b>rebooted</b>")
+
+    # What cannot be saved is said in the card, and stays there.
+    opener.click()
+    page.keyboard.type("once more")
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#pins").get_by_role("alert")).to_contain_text("Not saved")
+    expect(field).to_have_value("once more")
+    assert Annotation.objects.count() == 1

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -213,24 +213,29 @@ class ComparePage:
         return sides.base.project == sides.head.project
 
 
+def outline(slug: str, query: QueryDict, access: Access) -> ComparePage:
+    """Both sides that an address names and what they are to each other, without rows.
+
+    Raises Http404 for a name that does not exist.
+    """
+    sides, filters = sides_asked(slug, query, access), filters_of(query)
+    project = sides.head.project if sides else Project.objects.get(slug=slug)
+    comparison = between_sides(sides) if sides and sides.are_measured else Between([])
+    return ComparePage(project, query, sides, filters, comparison)
+
+
 def load(slug: str, query: QueryDict, access: Access, most_rows: int | None = None) -> ComparePage:
     """The page that an address names. Raises Http404 for a name that does not exist."""
-    sides = sides_asked(slug, query, access)
-    filters = filters_of(query)
+    page = outline(slug, query, access)
+    sides, filters, comparison = page.sides, page.filters, page.found
     if sides is None or not sides.are_measured:
-        project = sides.head.project if sides else Project.objects.get(slug=slug)
-        return ComparePage(project, query, sides, filters)
-    comparison = between_sides(sides)
+        return page
     rows = sorted((row for row in comparison.rows if filters.fits(row)), key=weight)
     shown_rows = rows if filters.all_rows else rows[: most_rows or (FILTERED if filters.active else SHOWN)]
     benchmark = details.chosen_benchmark(comparison.rows, query.get("benchmark", ""))
     documents = details.documents_of(benchmark, comparison)
-    return ComparePage(
-        project=sides.head.project,
-        query=query,
-        sides=sides,
-        filters=filters,
-        found=comparison,
+    return replace(
+        page,
         rows=rows,
         shown=shown_rows,
         forest=Forest.of([(row.ratio, row.low, row.high) for row in shown_rows], clipped=True),

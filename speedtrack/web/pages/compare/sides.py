@@ -123,6 +123,11 @@ class ComparedSide:
     def is_measured(self) -> bool:
         return self.machine is not None
 
+    @property
+    def short_name(self) -> str:
+        """The name; of a whole hash its beginning."""
+        return self.commit.short if self.name == self.commit.sha else self.name
+
 
 @dataclass(frozen=True)
 class Names:
@@ -235,9 +240,10 @@ class BothSides:
     @property
     def labels(self) -> tuple[str, str]:
         """The names of base and head; if they are of two projects, with the projects' names."""
+        base, head = self.base.short_name, self.head.short_name
         if self.base.project == self.head.project:
-            return self.base.name, self.head.name
-        return f"{self.base.project.name} {self.base.name}", f"{self.head.project.name} {self.head.name}"
+            return base, head
+        return f"{self.base.project.name} {base}", f"{self.head.project.name} {head}"
 
     @property
     def are_measured(self) -> bool:
