@@ -66,18 +66,15 @@ def compare(actor: Actor, project: Project, request: AskedComparison, reason: st
 
 
 @operation("comparison.try")
-def try_change(actor: Actor, project: Project, request: AskedComparison, reason: str = "") -> Done:
-    """Measure a patch or a branch in pairs; the row is the comparison.
+def try_patch(actor: Actor, project: Project, request: AskedComparison, reason: str = "") -> Done:
+    """Measure a patch in pairs; the row is the comparison.
 
-    The patch of a person who may not let foreign code be built waits for somebody who may, a branch is refused then.
-    Raises NoSuchThing, RepositoryError, DefinitionError, NotComparable and Refused.
+    The patch of a person who may not let foreign code be built waits for somebody who may. Raises NoSuchThing,
+    RepositoryError, DefinitionError and NotComparable.
     """
-    if not request.patch:
-        actor.require("comparison.create", project)
     is_approved = actor.may("comparison.create", project)
     comparison = comparing.ask(project, request, actor.user, is_approved)
-    what = "the patch" if request.patch else f"branch {request.head}"
-    sentence = f"{what} is measured in pairs" if is_approved else f"{what} waits for a maintainer's approval"
+    sentence = f"the patch {'is measured in pairs' if is_approved else 'waits for the approval of a maintainer'}"
     changes = {"benchmarks": (None, list(request.benchmarks)), "reason": (None, reason or None)}
     return Done(sentence, comparison, changes, comparison)
 

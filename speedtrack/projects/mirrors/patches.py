@@ -28,26 +28,32 @@ REFERRED = "push a branch and try that instead"
 COMPLAINTS = (
     (
         r"error: patch failed: (.+):(\d+)",
-        "it does not apply to {base}: the hunk of {0} at line {1} expects other lines. Make it anew from that commit, "
-        "or name the one that it was made from",
+        "the patch does not apply to {base}: the hunk of {0} at line {1} expects other lines. Make it anew from that "
+        "commit, or name the one that it was made from",
     ),
     (
         r"error: (.+): does not exist in index",
-        "it does not apply to {base}, which has no {0}. Make it with `git diff`, with its usual prefixes a/ and b/, "
-        "or name the commit that it was made from",
+        "the patch does not apply to {base}, which has no {0}. Make it with `git diff`, with its usual prefixes a/ "
+        "and b/, or name the commit that it was made from",
     ),
-    (r"error: (.+): already exists in index", "it does not apply to {base}, which has {0} already: make it anew"),
+    (
+        r"error: (.+): already exists in index",
+        "the patch does not apply to {base}, which has {0} already: make it anew",
+    ),
     (
         r"error: corrupt patch at line (\d+)",
-        "line {0} of it is damaged, as if a part was left out: paste the whole output of `git diff`",
+        "line {0} of the patch is damaged, as if a part was left out: paste the whole output of `git diff`",
     ),
-    (r"error: invalid path '(.+)'", "it changes {0}, which is outside of the repository's files: leave that out"),
+    (
+        r"error: invalid path '(.+)'",
+        "the patch changes {0}, which is outside of the repository's files: leave that out",
+    ),
     (
         r"error: affected file '(.+)' is beyond a symbolic link",
-        "it changes {0}, which lies behind a symbolic link: change the file itself",
+        "the patch changes {0}, which lies behind a symbolic link: change the file itself",
     ),
-    (r"error: No valid patches in input", "it is not a diff: paste the output of `git diff`"),
-    (r"error: (.+)", "git cannot apply it to {base}: {0}. Paste the whole output of `git diff`"),
+    (r"error: No valid patches in input", "the patch is not a diff: paste the output of `git diff`"),
+    (r"error: (.+)", "git cannot apply the patch to {base}: {0}. Paste the whole output of `git diff`"),
 )
 
 
@@ -77,14 +83,16 @@ def check_text(text: str) -> None:
     """Raise UnusablePatch for a text that is no patch, or not one of text files."""
     if not text.strip():
         raise UnusablePatch(
-            "it is empty: paste the output of `git diff`, which shows nothing of files that are not added"
+            "the patch is empty: paste the output of `git diff`, which shows nothing of files that are not added"
         )
     if len(text.encode(errors="replace")) > MOST_BYTES:
-        raise UnusablePatch(f"it is longer than {MOST_BYTES // 1000} kB: {REFERRED}")
+        raise UnusablePatch(f"the patch is longer than {MOST_BYTES // 1000} kB: {REFERRED}")
     if "\0" in text:
-        raise UnusablePatch("it is not UTF-8, but perhaps UTF-16: let git write the file, `git diff --output=FILE`")
+        raise UnusablePatch(
+            "the patch is not UTF-8, but perhaps UTF-16: let git write the file, `git diff --output=FILE`"
+        )
     if binary := BINARY.search(text):
-        raise UnusablePatch(f"it changes a binary file ({binary['files'] or 'a binary patch'}): {REFERRED}")
+        raise UnusablePatch(f"the patch changes a binary file ({binary['files'] or 'a binary patch'}): {REFERRED}")
 
 
 def tree_with(slug: str, base: str, text: str, index: Path) -> str:
@@ -120,7 +128,7 @@ def complaint_of(failure: GitFailed, base: str) -> str:
     for pattern, sentence in COMPLAINTS:
         if match := re.search(pattern, failure.stderr):
             return sentence.format(*match.groups(), base=base[:10])
-    return f"git cannot apply it: {failure}"
+    return f"git cannot apply the patch: {failure}"
 
 
 def changed_paths(slug: str, base: str, tree: str) -> list[str]:
@@ -129,12 +137,12 @@ def changed_paths(slug: str, base: str, tree: str) -> list[str]:
     fields = listing.split("\0")
     changes = list(zip(fields[::2], fields[1::2], strict=False))
     if not changes:
-        raise UnusablePatch(f"it changes nothing of {base[:10]}: there is nothing to measure")
+        raise UnusablePatch(f"the patch changes nothing of {base[:10]}: there is nothing to measure")
     for facts, path in changes:
         before, after, *_ = facts.removeprefix(":").split()
         kind = KINDS.get(after) or KINDS.get(before) or (KINDS[SUBMODULE] if path == ".gitmodules" else None)
         if kind:
-            raise UnusablePatch(f"it changes {kind}, {path}: {REFERRED}")
+            raise UnusablePatch(f"the patch changes {kind}, {path}: {REFERRED}")
     return [path for _, path in changes]
 
 

@@ -105,7 +105,7 @@ def test_mails_of_several_patches_become_one_commit(tree: Repository) -> None:
 def test_what_is_refused(tree: Repository) -> None:
     good = diff_of(tree, server_c="int a;\nint x;\nint c;\n")
     for text, fault in {
-        " \n": "it is empty",
+        " \n": "the patch is empty",
         "please make it faster": "not a diff",
         f"{good}{'#' * patches.MOST_BYTES}": "longer than 500 kB",
         good.encode("utf-16").decode("latin-1"): "UTF-16",
@@ -141,5 +141,5 @@ def test_a_submodule_is_refused(tree: Repository) -> None:
 def test_nothing_to_measure(tree: Repository) -> None:
     patch = diff_of(tree, server_c="int a;\nint x;\nint c;\n")
     back = patch.replace("-int b;\n+int x;", "-int x;\n+int b;")
-    with pytest.raises(UnusablePatch, match="it changes nothing"):
+    with pytest.raises(UnusablePatch, match="the patch changes nothing"):
         tried(tree, patch + back)

@@ -113,7 +113,9 @@ def list_tries(request: HttpRequest, slug: str) -> HttpResponse:
     project = scope.project_or_404(slug)
     form = tries.TryForm(project, request.POST or None, request.GET.dict())
     if form.is_valid():
-        done = perform(request, runs.try_change, project, form.asked(), otherwise="Nothing was queued")
+        order = form.asked()
+        verb = runs.try_patch if order.patch else runs.compare
+        done = perform(request, verb, project, order, otherwise="Nothing was queued")
         if done:
             return redirect("try", slug=slug, number=done.row.pk)
     context = {"project": project, "form": form, "tries": tries.newest(project)}

@@ -60,7 +60,7 @@ def try_patch(request: ApiRequest, slug: str, order: PatchOrder) -> Answer:
     project, actor = project_or_404(request, slug), actor_of(request, order)
     base = order.base or project.default_branch
     patch = AskedComparison("", base, order.benchmarks, order.machine, order.diff)
-    done = operations.try_change(actor, project, patch, order.reason)
+    done = operations.try_patch(actor, project, patch, order.reason)
     if done.outlook:
         return OK, Outcome.of(done.outlook)
     return ACCEPTED, document_of(comparison_or_404(request, slug, done.row.pk))
