@@ -103,14 +103,16 @@ def of_project() -> Words:
     return parser
 
 
-def of_measuring() -> Words:
+def of_measuring(always_waits: bool = False) -> Words:
     parser = Words(add_help=False)
     parser.add_argument(
         "--benchmarks", type=names, default=[], metavar="A,B", help="only these; default: the usual ones"
     )
     parser.add_argument("--machine", metavar="NAME", help="only on this machine; default: those of the project")
-    parser.add_argument("--wait", action="store_true", help="wait until it is measured, and show the result")
-    parser.add_argument("--timeout", type=duration, default=7200.0, metavar="TIME", help="of --wait; default: 2h")
+    if not always_waits:
+        parser.add_argument("--wait", action="store_true", help="wait until it is measured, and show the result")
+    parser.set_defaults(wait=always_waits)
+    parser.add_argument("--timeout", type=duration, default=7200.0, metavar="TIME", help="of waiting; default: 2h")
     parser.add_argument(
         "--fail-on-regression",
         type=percent,
@@ -137,6 +139,7 @@ def parser() -> Words:
     add_track(commands)
     add_measure(commands)
     add_compare(commands)
+    add_try(commands)
     add_reading(commands)
     add_results(commands)
     add_agents(commands)
@@ -226,6 +229,24 @@ def add_compare(commands: Commands) -> None:
     compare.add_argument("head", nargs="?", metavar="B")
     compare.add_argument("--id", type=int, metavar="N", help="an earlier paired comparison")
     compare.add_argument("--measured", action="store_true", help="measure nothing: compare the measurements of both")
+
+
+def add_try(commands: Commands) -> None:
+    attempt = add(
+        commands,
+        "try",
+        "measure a patch or a branch in pairs, and wait for the answer",
+        "Measure the changes of this checkout in pairs against the commit where it left the project's default branch;\n"
+        "or a diff, or a branch of the project's repository. Nothing has to be pushed, and no branch gets the patch.\n"
+        "Its page, for everybody who sees the project, shows the pairs as they arrive.\n\n"
+        "  speedtrack try --fail-on-regression 3%\n  git diff v1.0 | speedtrack try --diff - --base v1.0",
+        of_project(),
+        of_measuring(always_waits=True),
+    )
+    source = attempt.add_mutually_exclusive_group()
+    source.add_argument("--diff", metavar="FILE", help="a diff in a file; -: on standard input")
+    source.add_argument("--branch", metavar="NAME", help="a branch of the project's repository")
+    attempt.add_argument("--base", metavar="REF", help="what the diff was made from, or the branch is compared with")
 
 
 def add_reading(commands: Commands) -> None:

@@ -113,6 +113,7 @@ COMMANDS: dict[str, Callable[[Options, Printer], Exit]] = {
     "track": projects.track,
     "measure": measuring.measure,
     "compare": measuring.compare,
+    "try": measuring.try_patch,
     "status": projects.status,
     "alerts": projects.alerts,
     "results": results.results,

@@ -32,6 +32,26 @@ def asked_of_git(*arguments: str) -> tuple[str, str]:
     return "", " ".join(process.stderr.split())[:300] or f"git ended with {process.returncode}"
 
 
+def patch_against(base: str) -> tuple[bytes, str]:
+    """The diff of the working tree against a commit, as the server reads it, and git's error."""
+    options = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-relative", "--submodule=short")
+    try:
+        process = subprocess.run(
+            ["git", "diff", *options, "--src-prefix=a/", "--dst-prefix=b/", base, "--"], capture_output=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as e:
+        return b"", f"git cannot be run: {e}"
+    return process.stdout, process.stderr.decode(errors="replace").strip()[:300] if process.returncode else ""
+
+
+def fork_of(repository: str, branch: str) -> str | None:
+    """The merge base of HEAD with a branch of that repository, as it was fetched last; None if there is none here."""
+    names = git("remote").splitlines()
+    own = [name for name in names if normal(git("remote", "get-url", name)) == normal(repository)]
+    tips = [commit_of(f"refs/remotes/{name}/{branch}") for name in own]
+    return next((git("merge-base", "HEAD", tip) or None for tip in tips if tip), None)
+
+
 def why_without_remotes() -> str:
     """Why this directory names no project, as the end of "no project can be found: "."""
     folder, fault = asked_of_git("rev-parse", "--absolute-git-dir")

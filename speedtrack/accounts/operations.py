@@ -28,12 +28,13 @@ ALLOWED: dict[str, dict[str, str]] = {
     TRIAGER: {
         "alert": "decide merge move split",
         "annotation": "change create delete",
+        "comparison": "try",
         "mute": "create end",
     },
     MAINTAINER: {
         "bisection": "begin stop",
         "channel": "add change delete forget pause resume test",
-        "comparison": "create",
+        "comparison": "approve create",
         "credential": "remove store",
         "delivery": "purge replay",
         "hook": "end rotate",

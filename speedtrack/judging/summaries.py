@@ -15,11 +15,12 @@ from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.ground.texts.text import plain
 from speedtrack.judging.judge import Neighbour, judge_neighbours
-from speedtrack.judging.pulls import judge_pulls
+from speedtrack.judging.pulls import PairedJudgement, judge_pulls
 from speedtrack.judging.verdicts import COUNTED, DIFFERING, Basis, Judgement, Ruling
 from speedtrack.projects.models import Position
-from speedtrack.runs.models import ACTIVE, Deferral, Run, Status
+from speedtrack.runs.models import ACTIVE, Deferral, PairedComparison, Run, Status
 from speedtrack.runs.queue.progress import progress_of
+from speedtrack.runs.requests import comparing
 from speedtrack.runs.scheduling import standing
 
 Changed = ChangePoint.Status
@@ -288,17 +289,33 @@ def pull_summaries(runs: Sequence[Run]) -> dict[tuple[int | None, int | None], S
     if not runs:
         return {}
     waits = standing.why_wait(runs)
-    judged: dict[tuple[int | None, int], list[JudgedBenchmark]] = defaultdict(list)
+    judged: dict[tuple[int | None, int], list[PairedJudgement]] = defaultdict(list)
     for row in judge_pulls(runs):
-        judged[row.ends.base_id, row.ends.head_id].append(JudgedBenchmark(row.benchmark, row.judgement))
+        judged[row.ends.base_id, row.ends.head_id].append(row)
     by_sides: dict[tuple[int | None, int], list[Run]] = defaultdict(list)
     for run in runs:
         by_sides[run.base_id, run.commit_id].append(run)
     return {sides: pull_summary(judged[sides], own, waits) for sides, own in by_sides.items()}
 
 
-def pull_summary(judged: Sequence[JudgedBenchmark], runs: Sequence[Run], waits: Mapping[int, str]) -> Summary:
+#: What becomes of a comparison without runs, by its state.
+UNPLANNED = {
+    "unapproved": Summary(State.OPEN, "Waits for the approval of a maintainer"),
+    "fetching": Summary(State.OPEN, "Its commits are being fetched"),
+}
+
+
+def comparison_summary(comparison: PairedComparison, rows: Sequence[PairedJudgement], runs: Sequence[Run]) -> Summary:
+    """The summary of a comparison that somebody asked for. ``rows``: the judgements on its ``runs``."""
+    if error := comparing.error_of(comparison, runs):
+        return Summary(State.UNKNOWN, f"Not measured: {error}")
+    state = comparing.state_of(comparison, runs)
+    return UNPLANNED.get(state) or pull_summary(rows, runs, standing.why_wait(runs))
+
+
+def pull_summary(rows: Sequence[PairedJudgement], runs: Sequence[Run], waits: Mapping[int, str]) -> Summary:
     """The summary of a pull request's head against its merge base, by pairs. ``waits``: why queued runs wait."""
+    judged = [JudgedBenchmark(row.benchmark, row.judgement) for row in rows]
     moved = by_pairs(judged)
     if any(not run.done for run in runs):
         why = next((waits[run.pk] for run in runs if run.pk in waits), "")

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from speedtrack.accounts import audit, operations
-from speedtrack.accounts.access import Caller
+from speedtrack.accounts.access import Caller, Refused
 from speedtrack.accounts.operations import OPERATIONS
 from speedtrack.projects.models import Project
 from speedtrack.runs.requests.outlook import Outlook, outlook
@@ -68,6 +68,14 @@ class Actor:
         """Raise Refused unless the actor may do the operation in this project."""
         if self.caller is not None:
             self.rights.append(operations.require(self.caller, name, project))
+
+    def may(self, name: str, project: Project | None) -> bool:
+        """Return whether the actor may do the operation in this project."""
+        try:
+            self.require(name, project)
+        except Refused:
+            return False
+        return True
 
 
 @dataclass(frozen=True)

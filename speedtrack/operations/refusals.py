@@ -16,8 +16,8 @@ from speedtrack.retention.pruning import PruningFailed, PruningUnderWay
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.fleet import machines
 from speedtrack.runs.fleet.tokens import WrongToken
+from speedtrack.runs.planning.approvals import NotApprovable
 from speedtrack.runs.planning.policies import BadPolicy
-from speedtrack.runs.planning.pullrequests import NotApprovable
 from speedtrack.runs.planning.questions import NotComparable
 from speedtrack.runs.results.profiles import NoBase
 from speedtrack.runs.scheduling.order import BadShares

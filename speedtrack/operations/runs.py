@@ -10,7 +10,7 @@ from speedtrack.alerts.triage.measuring import RequestedRun
 from speedtrack.operations.performing import Actor, Done, Ended, operation
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs.errors import NoSuchThing
-from speedtrack.runs.models import Run
+from speedtrack.runs.models import PairedComparison, Run
 from speedtrack.runs.planning import pullrequests
 from speedtrack.runs.requests import byhand, comparing
 from speedtrack.runs.requests.byhand import RunSelection
@@ -63,6 +63,27 @@ def compare(actor: Actor, project: Project, request: AskedComparison, reason: st
     comparison = comparing.ask(project, request, actor.user)
     changes = {"benchmarks": (None, list(request.benchmarks)), "reason": (None, reason)}
     return Done(f"{comparison} is asked for", comparison, changes, comparison)
+
+
+@operation("comparison.try")
+def try_patch(actor: Actor, project: Project, request: AskedComparison, reason: str = "") -> Done:
+    """Measure a patch in pairs; the row is the comparison.
+
+    The patch of a person who may not let foreign code be built waits for somebody who may. Raises NoSuchThing,
+    RepositoryError, DefinitionError and NotComparable.
+    """
+    is_approved = actor.may("comparison.create", project)
+    comparison = comparing.ask(project, request, actor.user, is_approved)
+    sentence = f"the patch {'is measured in pairs' if is_approved else 'waits for the approval of a maintainer'}"
+    changes = {"benchmarks": (None, list(request.benchmarks)), "reason": (None, reason or None)}
+    return Done(sentence, comparison, changes, comparison)
+
+
+@operation("comparison.approve")
+def approve_comparison(actor: Actor, comparison: PairedComparison, head: str) -> Done:
+    """Let a patch be built and measured. Raises NotApprovable, NoSuchThing, RepositoryError and DefinitionError."""
+    comparison = comparing.approve(comparison, head)
+    return Done("the patch is approved: it is measured in pairs", comparison, {"head": (None, head)}, comparison)
 
 
 @operation("pull.approve", is_atomic=False)

@@ -25,6 +25,10 @@ class UnusableName(RepositoryError):
     """A project cannot have this name."""
 
 
+class UnusablePatch(RepositoryError):
+    """A patch that cannot become a commit; the message says what is wrong with it, and the remedy."""
+
+
 class GitFailed(RepositoryError):
     """git failed with this exit code (negative: a signal) and this standard error."""
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time
+from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Tried
 
 VERDICT = Field(
     description="of the head against the base: `worse`, `better`, `same`, `uncertain`, `flagged` (a flag voids a "
@@ -140,6 +140,22 @@ class PairedComparisonOrder(Order):
     reason: Sent = Field("", max_length=500, description="for the audit log")
 
 
+class PatchOrder(Tried):
+    """A patch to be measured against the commit that it was made from."""
+
+    diff: Sent = Field(min_length=1, max_length=500_000, description="as `git diff` or `git format-patch` print it")
+    base: Sent | None = Field(
+        None,
+        min_length=1,
+        max_length=250,
+        description="a commit id, branch or tag that the server has; null: the project's default branch",
+        examples=["main"],
+    )
+    benchmarks: list[Sent] = Field([], max_length=100, description="only these; none: the suite's usual ones")
+    machine: Sent | None = Field(None, max_length=50, description="only on this one; null: on those of the project")
+    reason: Sent = Field("", max_length=500, description="for the audit log")
+
+
 class PairedRow(Document):
     """One benchmark and metric on one machine."""
 
@@ -171,7 +187,7 @@ class PairedComparisonDocument(Document):
     id: int
     project: str
     state: str = Field(
-        description="`fetching` (its commits), `queued`, `running`, `done`, or `failed` (`error` says why)",
+        description="`unapproved`, `fetching` (its commits), `queued`, `running`, `done`, `failed` (`error` says why)",
         examples=["done"],
     )
     is_ended: bool = Field(description="it will not change any more: stop asking")
@@ -185,4 +201,6 @@ class PairedComparisonDocument(Document):
     created: Time
     runs: list[PairedRun]
     rows: list[PairedRow] = Field(description="first what differs; those of ended runs")
+    summary: str = Field(description="the verdict, or what becomes of it, in one sentence; empty in lists")
     url: str
+    page: str = Field(description="the path of its page")

@@ -20,7 +20,12 @@ def sync() -> None:
 @shared_task(name="speedtrack.tasks.poll")
 def poll() -> None:
     """Poll every repository that has not been read for the polling interval."""
-    pushes.look_at_each(partial(Project.objects.due, settings.POLL_EVERY_S), pushes.look_for_news)
+    pushes.look_at_each(partial(Project.objects.due, settings.POLL_EVERY_S), look)
+
+
+def look(project: Project) -> None:
+    pushes.look_for_news(project)
+    comparing.forget_patches(project)
 
 
 @shared_task(name="speedtrack.tasks.pulls")

@@ -14,6 +14,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 from django.contrib.auth.models import User
@@ -23,8 +24,10 @@ from runners.tests.broker_servers import Valkey
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import Membership, Role, Scope
 from speedtrack.processes import devstack
+from speedtrack.projects.mirrors import patches
+from speedtrack.projects.models import Commit
 from speedtrack.runs.fleet import registering
-from speedtrack.runs.models import PairedComparison
+from speedtrack.runs.models import Measurement, PairedComparison
 from speedtrack.runs.requests import tracking
 from speedtrack.runs.requests.tracking import TrackingRequest
 from speedtrack.tasks.git import pulls
@@ -168,6 +171,36 @@ def test_a_pull_request_passes_or_not(ci: Ci, tmp_path: Path) -> None:
     assert equal.returncode == 0, (equal.stdout, equal.stderr)
     assert "✅ SpeedTrack: nothing got worse" in (empty / "speedtrack.md").read_text()
     read_again(checkout)
+
+
+def test_a_patch_is_tried(ci: Ci) -> None:
+    """Nothing is pushed: the change of a working tree is built and measured as it is, and its page tells the same."""
+    checkout = ci.checkout
+    empty = checkout.speedtrack("try")
+    assert empty.returncode == 2 and "nothing differs from" in empty.stderr
+    ci.system.start_runner()
+    checkout.git("checkout", "--quiet", "origin/slower", "--", ".")
+    words = ("--metric", "server_cpu_ns_per_request", "--fail-on-regression", "3%")
+    slower = ci.played(lambda: checkout.speedtrack("try", *words, "--json"))
+    document = json.loads(slower.stdout)
+    assert slower.returncode == document["exit_code"] == 1, slower.stderr
+    comparison = document["comparison"]
+    assert comparison["verdict"] == "worse" and comparison["summary"].startswith("Slower +")
+    head = Commit.objects.get(sha=comparison["head"])
+    assert head.parents == [comparison["base"]] == [checkout.git("rev-parse", "origin/main")]
+    assert not head.positions.exists() and patches.kept("kvd") == {head.sha}
+    assert not Measurement.objects.filter(commit=head, paired=False).exists()
+    page = httpx.get(f"{ci.system.url}{comparison['page']}", timeout=60).text
+    assert comparison["summary"] in page and "Try a patch of" in page
+    nosuch = checkout.speedtrack("try", "--diff", "nosuch.diff")
+    assert nosuch.returncode == 2 and "cannot read nosuch.diff" in nosuch.stderr
+    for text, fault in ((b"hello", "not a diff"), ("hello".encode("utf-16"), "not UTF-8")):
+        (checkout.place / "x.diff").write_bytes(text)
+        refused = checkout.speedtrack("try", "--diff", "x.diff")
+        assert refused.returncode == 2 and fault in refused.stderr, refused.stderr
+    branch = checkout.speedtrack("try", "--branch", "slower", "--timeout", "1s")
+    assert branch.returncode == 5 and "/tries/" in branch.stderr
+    connection.close()
 
 
 @pytest.mark.parametrize(

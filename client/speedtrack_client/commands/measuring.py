@@ -1,9 +1,10 @@
 """Commands that measure commits, and show or judge the measurements."""
 
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
-from speedtrack_client import gates, logins, waiting
+from speedtrack_client import gates, logins, repositories, waiting
 from speedtrack_client.arguments import Options
 from speedtrack_client.calls import Api, JsonObject, plain
 from speedtrack_client.commands.places import Place, page
@@ -29,6 +30,56 @@ def compare(options: Options, printer: Printer) -> Exit:
     order = {"head": head, "base": base, "benchmarks": options.benchmarks, "machine": options.machine}
     comparison = api.post(f"projects/{project.slug}/comparisons", order)
     return follow(api, project, comparison, options, printer)
+
+
+def try_patch(options: Options, printer: Printer) -> Exit:
+    """Measure the working tree, a diff or a branch in pairs, and wait for the answer."""
+    api = Api(logins.login_for(options.url))
+    project = Place(api, options)
+    order: JsonObject = {"benchmarks": options.benchmarks, "machine": options.machine}
+    if options.branch:
+        path, more = "comparisons", {"head": options.branch, "base": options.base}
+    else:
+        path, more = "comparisons/patches", patch_of(project, options)
+    comparison = api.post(f"projects/{project.slug}/{path}", order | more)
+    printer.say(f"{plain(comparison['summary'])}. Its page: {page(api, comparison['page'].lstrip('/'))}")
+    return follow(api, project, comparison, options, printer)
+
+
+def patch_of(project: Place, options: Options) -> JsonObject:
+    """The diff and its base: of a file or standard input, else of the working tree. Raises Failure."""
+    base = project.commit(options.base) if options.base else None
+    if options.diff:
+        return {"diff": text_of(read_bytes(options.diff)), "base": base}
+    branch = project.project["default_branch"]
+    base = base or repositories.fork_of(project.project["repository"], branch)
+    if base is None:
+        raise misused(
+            f"no commit that HEAD shares with {plain(branch)} of {project.slug} is here: fetch, or give --base"
+        )
+    diff, fault = repositories.patch_against(base)
+    if fault:
+        raise misused(f"git diff failed: {plain(fault)}")
+    if not diff:
+        raise misused(f"nothing differs from {base[:12]}: new files count after `git add -N FILE`")
+    return {"diff": text_of(diff), "base": base}
+
+
+def read_bytes(name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as e:
+        raise misused(f"cannot read {name}: {e.strerror}") from None
+
+
+def text_of(diff: bytes) -> str:
+    try:
+        text = diff.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise misused("the diff is not UTF-8: let git write it (`git diff --output=FILE`), or push a branch: --branch")
+    return text
 
 
 def check_compared(options: Options) -> None:
@@ -109,6 +160,8 @@ def report(api: Api, document: JsonObject, rows: list[JsonObject], options: Opti
     code = exit_of(gate)
     say_result(printer, document, gate, code)
     show_rows(metric_rows, printer)
+    if document.get("summary"):
+        printer.line(f"{plain(document['summary'])}.")
     printer.line(f"{document['head'][:12]} against {document['base'][:12]}: {gates.verdict_line(metric_rows, gate)}.")
     append_summary(options, gates.summary(document, metric_rows, gate, page(api, f"p/{document['project']}/")))
     return code

@@ -19,7 +19,7 @@ from speedtrack.benchmarks.models import Benchmark
 from speedtrack.http import webserver
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Commit, Delivery, Project
-from speedtrack.runs.models import Machine, Profile, Result, Run, Series, Status
+from speedtrack.runs.models import Machine, PairedComparison, Profile, Result, Run, Series, Status
 
 CALLS = 12
 #: Shown to people with an account.
@@ -103,6 +103,9 @@ def project_pages() -> Iterable[Page]:
     yield Page("policies", "", [to("policies", "wide")])
     yield Page("measure", "", [to("measure", "wide")])
     yield Page("pulls", "", [to("pulls", "wide")])
+    yield Page("tries", "", [to("tries", "wide")])
+    if comparison := PairedComparison.objects.select_related("project").first():
+        yield Page("try", "", [to("try", comparison.project.slug, comparison.pk)])
     yield Page("bisect", "", [to("bisect", "wide")])
     yield Page("channels", "", [to("channels", "wide")])
     yield Page("channel-add", "", [to("channel-add", "wide", "webhook")])

@@ -16,8 +16,8 @@ from speedtrack.runs.models.runs import Run
 
 class PairedComparisonQuerySet(models.QuerySet["PairedComparison"]):
     def unplanned(self) -> "PairedComparisonQuerySet":
-        """Comparisons whose runs are not queued yet, without those that failed."""
-        return self.filter(planned_at=None, error="")
+        """Approved comparisons whose runs are not queued yet, without those that failed."""
+        return self.filter(planned_at=None, error="", is_approved=True)
 
 
 class PairedComparison(models.Model):
@@ -30,6 +30,9 @@ class PairedComparison(models.Model):
     machine = models.ForeignKey(Machine, models.SET_NULL, null=True, related_name="+", help_text="null: by the policy")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     created = models.DateTimeField(db_default=Now())
+    is_approved = models.BooleanField(
+        default=True, db_default=True, help_text="whoever asked for it, or approved it, may let its code be built"
+    )
     planned_at = models.DateTimeField(null=True, help_text="when its runs were queued")
     head = models.ForeignKey(Commit, models.PROTECT, null=True, related_name="+")
     base = models.ForeignKey(Commit, models.PROTECT, null=True, related_name="+", help_text="the merge base")

@@ -21,14 +21,11 @@ from speedtrack.projects.models import Branch, Commit, PullRequest
 from speedtrack.projects.sync import store_commits
 from speedtrack.runs.models import Approval, Reason, Run
 from speedtrack.runs.planning import policies
-from speedtrack.runs.planning.questions import NotComparable, Question, plan_each, plan_pairs
+from speedtrack.runs.planning.approvals import NotApprovable, check_head, check_tracked
+from speedtrack.runs.planning.questions import Question, plan_each, plan_pairs
 from speedtrack.runs.queue import queue
 
 State = PullRequest.State
-
-
-class NotApprovable(NotComparable):
-    """This head cannot be approved; the message says why, and what to do."""
 
 
 def approve(pull_request: PullRequest, head_sha: str, by: User | None) -> Approval:
@@ -65,15 +62,11 @@ def check_approvable(pull_request: PullRequest, head_sha: str) -> None:
     """Raise NotApprovable unless this is the whole commit id of the head of an open pull request."""
     if pull_request.state != State.OPEN:
         raise NotApprovable(f"{pull_request} is {pull_request.state}: only an open one is measured")
-    if pull_request.project.untracked_at:
-        raise NotApprovable(f"{pull_request.project} is not tracked: track it again first")
+    check_tracked(pull_request.project)
     now = pull_request.head_sha
     if not heads.is_whole(now):
         raise NotApprovable(f"the forge has just told of another head of {pull_request}, {now}: approve again")
-    if head_sha and now != head_sha and now.startswith(head_sha):
-        raise NotApprovable(f"{head_sha} is only a part of a commit id: all of it is {now}: look at that commit")
-    if head_sha != now:
-        raise NotApprovable(f"{pull_request} has another head now, {now}: look at that one and approve it")
+    check_head(pull_request, now, head_sha)
 
 
 @transaction.atomic

@@ -1,12 +1,13 @@
 """Measure a commit in pairs against its merge base with another one, because a program or a person asks for it.
 
-Commits that the mirror has are queued at once; for others the process `git` fetches first, which may take minutes.
-What is measured are pairs, which are no points of any line.
+A patch is a commit of the mirror that no branch has. Commits that the mirror has are queued at once; for others the
+process `git` fetches first, which may take minutes. What is measured are pairs, which are no points of any line.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 from django.contrib.auth.models import User
@@ -17,51 +18,97 @@ from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.errors import NoSuchCommit
-from speedtrack.projects.mirrors import fetching, git
+from speedtrack.projects.mirrors import fetching, git, patches
 from speedtrack.projects.mirrors.remotes import remote_of
-from speedtrack.projects.models import Project
+from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.sync import store_commits
 from speedtrack.runs import naming
 from speedtrack.runs.models import ACTIVE, PairedComparison, Reason, Run, Status
+from speedtrack.runs.planning import approvals
 from speedtrack.runs.planning.questions import NotComparable, Question, plan_each, plan_pairs
 from speedtrack.runs.requests import byhand
+
+PATCHES_KEPT_FOR = timedelta(days=90)  # their commits; what was measured of them stays
 
 
 @dataclass(frozen=True)
 class AskedComparison:
     """The options of a request for a comparison.
 
-    Empty ``benchmarks``: the usual ones; no ``machine``: those of the project.
+    ``patch``: the diff against ``base`` that is measured instead of ``head``. Empty ``benchmarks``: the usual ones; no
+    ``machine``: those of the project.
     """
 
     head: str
     base: str
     benchmarks: Sequence[str] = ()
     machine: str | None = None
+    patch: str = ""
 
 
 @transaction.atomic
-def ask(project: Project, request: AskedComparison, by: User | None) -> PairedComparison:
-    """Store a comparison, and queue its pairs at once if the mirror has both commits.
+def ask(project: Project, request: AskedComparison, by: User | None, is_approved: bool = True) -> PairedComparison:
+    """Store a comparison, and queue its pairs at once if it is approved and the mirror has both commits.
 
-    Otherwise the process `git` fetches them and queues the pairs. Raises NoSuchThing, DefinitionError or NotComparable.
+    Otherwise the process `git` fetches them and queues the pairs. Raises NoSuchThing, DefinitionError, NotComparable,
+    or, for a patch, RepositoryError.
     """
-    if project.untracked_at:
-        raise NotComparable(f"{project} is not tracked: track it again first")
+    approvals.check_tracked(project)
     machine = naming.machine_named(request.machine) if request.machine else None
     byhand.machines_to_measure(project, request.machine)
     benchmarks_of(project, request.benchmarks)
+    base, head = commits_of_patch(project, request, by) if request.patch else (None, None)
     comparison = PairedComparison.objects.create(
         project=project,
-        head_name=request.head,
+        head_name=head.sha if head else request.head,
         base_name=request.base,
+        head=head,
+        base=base,
+        is_approved=is_approved,
         benchmarks=list(dict.fromkeys(request.benchmarks)),
         machine=machine,
         by=by,
     )
-    with suppress(NoSuchCommit):  # it may be on the remote
-        plan(comparison, partial(git.resolve_revision, project.slug))
+    if is_approved:
+        with suppress(NoSuchCommit):  # it may be on the remote
+            plan(comparison, partial(git.resolve_revision, project.slug))
     return comparison
+
+
+def commits_of_patch(project: Project, request: AskedComparison, by: User | None) -> tuple[Commit, Commit]:
+    """The commit that a patch was made from, and that of the patch. Raises RepositoryError."""
+    base = git.resolve_revision(project.slug, request.base)
+    head = patches.commit_patch(project.slug, base, request.patch, by.get_username() if by else "SpeedTrack")
+    transaction.on_commit(partial(patches.keep, project.slug, head))
+    commits = store_commits(project, [base, head])
+    return commits[base], commits[head]
+
+
+@transaction.atomic
+def approve(comparison: PairedComparison, head_sha: str) -> PairedComparison:
+    """Let a comparison be built and measured whose head has this whole commit id. Raises NotApprovable."""
+    comparison = (
+        PairedComparison.objects.select_for_update(of=["self"])
+        .select_related("project", "head", "machine")
+        .get(pk=comparison.pk)
+    )
+    approvals.check_tracked(comparison.project)
+    if comparison.is_approved or comparison.head is None:
+        raise approvals.NotApprovable(f"comparison {comparison.pk} needs no approval")
+    approvals.check_head(f"comparison {comparison.pk}", comparison.head.sha, head_sha)
+    comparison.is_approved = True
+    comparison.save(update_fields=["is_approved"])
+    plan(comparison, partial(git.resolve_revision, comparison.project.slug))
+    return comparison
+
+
+def forget_patches(project: Project) -> None:
+    """Let git delete the commits of patches that nobody has asked for within PATCHES_KEPT_FOR."""
+    if kept := patches.kept(project.slug):
+        recent = PairedComparison.objects.filter(
+            project=project, created__gt=Now() - PATCHES_KEPT_FOR, head__sha__in=kept
+        )
+        patches.forget(project.slug, kept - set(recent.values_list("head__sha", flat=True)))
 
 
 def plan_asked() -> int:
@@ -122,10 +169,18 @@ def benchmarks_of(project: Project, names: Sequence[str]) -> tuple[Suite, Benchm
     return suite, store_set(suite, selection or usual_benchmarks(definition, benchmarks))
 
 
+def error_of(comparison: PairedComparison, runs: Sequence[Run]) -> str:
+    """Why a comparison failed; empty if it did not."""
+    is_failed = state_of(comparison, runs) == "failed"
+    return comparison.error or "; ".join(f"run {run.pk}: {run.error}" for run in runs if is_failed and run.error)
+
+
 def state_of(comparison: PairedComparison, runs: Sequence[Run]) -> str:
-    """``fetching``, ``queued``, ``running``, ``done`` or ``failed``."""
+    """``unapproved``, ``fetching``, ``queued``, ``running``, ``done`` or ``failed``."""
     if comparison.error:
         return "failed"
+    if not comparison.is_approved:
+        return "unapproved"
     if comparison.planned_at is None:
         return "fetching"
     if all(run.done for run in runs):

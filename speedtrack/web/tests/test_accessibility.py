@@ -26,7 +26,7 @@ from speedtrack.notices.models import Channel
 from speedtrack.notices.tests.channels import channel
 from speedtrack.projects import hooks
 from speedtrack.projects.models import Annotation, Branch, Commit, Delivery, Project, Refusal, Tag
-from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.models import Machine, PairedComparison, Run
 from speedtrack.runs.requests import byhand
 from speedtrack.tests import builders
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, watched  # noqa: F401 - a fixture
@@ -56,7 +56,7 @@ WITHOUT_PAGE = {
     *("account_reauthenticate", "mfa_reauthenticate", "mfa_authenticate", "socialaccount_login_error"),
     *("first-owner", "mfa_view_recovery_codes", "mfa_download_recovery_codes", "mfa_deactivate_totp"),
     *(f"{provider}_{page}" for provider in ("github", "openid_connect") for page in ("login", "callback")),
-    *("readyz", "metrics", "pull-approve", "run-act", "machine-plan", "bisection-stop"),
+    *("readyz", "metrics", "pull-approve", "try-approve", "run-act", "machine-plan", "bisection-stop"),
     "api-openapi",
 }
 HOSTILE = (
@@ -108,6 +108,9 @@ def hostile(made: World, alert: Alert, ada: User) -> None:
     triage.decide(alert, Decision("confirmed", "confirmed", ada, HOSTILE), ada)
     Annotation.objects.create(project=made.project, commit=alert.commit, text=HOSTILE, author=ada)
     hostile_calls(made.project)
+    run = Run.objects.filter(reason="confirm", status="succeeded").latest("pk")
+    names = {"project": made.project, "head_name": HOSTILE[:250], "base_name": UNBROKEN, "by": ada}
+    PairedComparison.objects.create(head=run.commit, base=run.base, planned_at=timezone.now(), **names).runs.add(run)
 
 
 def lengthen_names(made: World) -> None:
@@ -164,6 +167,7 @@ def values(made: World, alert: Alert) -> dict[str, Any]:
         "run pk": run.pk,
         **{f"{name} pk": run.pk for name in ("run-values", "run-log", "run-log-lines", "run-log-text")},
         "annotation pk": Annotation.objects.latest("pk").pk,
+        "try number": PairedComparison.objects.latest("pk").pk,
         "bisection pk": Bisection.objects.latest("pk").pk,
         "channel pk": Channel.objects.latest("pk").pk,
         "delivery pk": Delivery.objects.latest("pk").pk,

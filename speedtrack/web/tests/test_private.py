@@ -30,7 +30,7 @@ from speedtrack.notices.tests.channels import channel
 from speedtrack.processes.live.subjects import look
 from speedtrack.projects.models import Annotation, Commit, Delivery, Project, Tag
 from speedtrack.runs import tickets
-from speedtrack.runs.models import Alarm, Machine, MachineEvent, Profile, Run, Status
+from speedtrack.runs.models import Alarm, Machine, MachineEvent, PairedComparison, Profile, Run, Status
 from speedtrack.tests import builders, worlds
 from speedtrack.web.requests.permissions import RULES, Need
 from speedtrack.web.tests.world import CPU, World, slowed, world
@@ -104,6 +104,7 @@ def den(settings: Any, directory: Path) -> Den:
         "code": "no-code",
         "hook_id": made.project.hook_id,
         "number": 1,
+        "try number": PairedComparison.objects.get().pk,
         "alert-picture pk": alert.pk,
         **{f"{name} pk": alert.pk for name in RULES if name.startswith("alert")},
         **{f"{name} pk": failed.pk for name in RULES if name.startswith("run")},
@@ -132,6 +133,9 @@ def plant(made: World, alert: Alert) -> None:
     muting.mute(project, muting.MuteRequest("", "", made.machines[0], f"{PLANTED} mute", 3), ada)
     channel(project, "webhook", f"https://example.org/{PLANTED}")
     builders.call_hook(project, {"text": PLANTED}, PLANTED, "3")
+    PairedComparison.objects.create(
+        project=project, head_name=f"{PLANTED} subject", base_name="main", error=f"{PLANTED} failed"
+    )
     machine = made.machines[0]
     Alarm.objects.create(kind="stalled", machine=machine, why=f"{PLANTED} stalls")
     Alarm.objects.create(kind="lag", branch=project.branches.get(), why=f"{PLANTED} lags")

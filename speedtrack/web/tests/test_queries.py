@@ -13,9 +13,10 @@ from django.utils import timezone
 
 from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.models import Alert
+from speedtrack.alerts.triage import measuring
 from speedtrack.projects.models import Annotation, Project, Tag
 from speedtrack.runs.fleet import machines
-from speedtrack.runs.models import Run
+from speedtrack.runs.models import PairedComparison, Run
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import results
 from speedtrack.tests import builders
@@ -68,6 +69,18 @@ def full(slow: tuple[World, Alert]) -> FullWorld:
     return FullWorld(world, alert, client, runs)
 
 
+def tried(full: FullWorld) -> PairedComparison:
+    """A comparison with a measured paired run and one that waits."""
+    ends = {"project": full.world.project, "head": full.runs["paired"].commit, "base": full.runs["paired"].base}
+    comparison: PairedComparison = PairedComparison.objects.create(head_name="main", planned_at=timezone.now(), **ends)
+    base, head = comparison.base, comparison.head
+    assert base and head
+    comparison.runs.add(
+        full.runs["paired"], measuring.measure_pair(base, head, full.world.machines[0].pk, ["get-p1"]).run
+    )
+    return comparison
+
+
 def begun(world: World) -> Run:
     """A run that has measured one of its benchmarks."""
     run = builders.claim(world.machines[0])
@@ -79,6 +92,7 @@ def begun(world: World) -> Run:
 def test_no_page_takes_more_queries_than_its_budget(client: Client, full: FullWorld) -> None:
     shas = full.world.shas
     project = ["", "board/", "alerts/", "releases/", "bisect/", "sensitivity/", "annotations/", "mutes/", "pulls/"]
+    project += ["tries/", f"tries/{tried(full).pk}/"]
     project += [f"c/{shas[5]}/", f"c/{shas[5]}.json", f"c/{shas[-1]}/", f"compare/?base={shas[0]}&head={shas[6]}"]
     project += [f"compare/?base={shas[4]}&head={shas[5]}", "releases.atom", "badge.svg?show=release"]
     lines = [f"{LINE}{form}" for form in ("", ".json", ".csv", ".svg", "?part=values")]

@@ -26,10 +26,10 @@ TRIAGER, MAINTAINER, OWNER, OPERATOR = Role.TRIAGER, Role.MAINTAINER, Role.OWNER
 #: What each change needs, written down a second time: whoever adds an address decides twice.
 NEEDED: dict[Any, str] = {
     Need.PERSON: "alert-decide invitation notifications settings",
-    TRIAGER: "alert alert-move alert-split alert-merge mutes mute-end annotations annotation annotation-delete",
-    MAINTAINER: "run-act compare-measure bisect bisection-stop measure pull-approve policies deliveries delivery"
-    " channels channel-add channel channel-act project-settings project-access project-secret project-act project-audit"
-    " project-audit-values",
+    TRIAGER: "alert alert-move alert-split alert-merge mutes mute-end annotations annotation annotation-delete tries",
+    MAINTAINER: "run-act compare-measure bisect bisection-stop measure pull-approve try-approve policies deliveries"
+    " delivery channels channel-add channel channel-act project-settings project-access project-secret project-act"
+    " project-audit project-audit-values",
     OWNER: "project-untrack project-visibility members member-act invitation-make invitation-revoke",
     OPERATOR: "all-annotations machine track track-check installation audit audit-values suites suite-new suite-check"
     " suite suite-file suite-version suite-restore machine-settings machine-token machine-return machine-plan"

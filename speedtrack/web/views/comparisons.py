@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from speedtrack.accounts.access import Refused
 from speedtrack.alerts.triage import measuring
@@ -20,13 +20,14 @@ from speedtrack.operations.performing import Actor, Done
 from speedtrack.runs.models import Run
 from speedtrack.runs.queue import estimates
 from speedtrack.runs.scheduling import standing
+from speedtrack.web import scope
 from speedtrack.web.pages import latency as latency_page
 from speedtrack.web.pages.compare import document
 from speedtrack.web.pages.compare import page as compare_page
 from speedtrack.web.pages.compare.sides import BothSides, ComparedSide
-from speedtrack.web.pages.running import duels
+from speedtrack.web.pages.running import duels, tries
 from speedtrack.web.requests.formats import format_or_404, values_response
-from speedtrack.web.requests.operating import actor_of
+from speedtrack.web.requests.operating import actor_of, perform
 from speedtrack.web.requests.permissions import access_of
 
 SUMMARY_ROWS = 12
@@ -104,6 +105,37 @@ def sentence_of(done: Done) -> str:
         return f"{opening}, with {ahead} run{'' if ahead == 1 else 's'} before it."
     left_s = (expected.ends_at - timezone.now()).total_seconds()
     return f"{opening}. It will be done in about {numbers.duration(left_s)}, at {expected.ends_at:%H:%M} UTC."
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def list_tries(request: HttpRequest, slug: str) -> HttpResponse:
+    """Measure a patch or a branch in pairs, or say what that would queue. What was entered stays in the form."""
+    project = scope.project_or_404(slug)
+    form = tries.TryForm(project, request.POST or None, request.GET.dict())
+    if form.is_valid():
+        order = form.asked()
+        verb = runs.try_patch if order.patch else runs.compare
+        done = perform(request, verb, project, order, otherwise="Nothing was queued")
+        if done:
+            return redirect("try", slug=slug, number=done.row.pk)
+    context = {"project": project, "form": form, "tries": tries.newest(project)}
+    return render(request, "web/tries.html", context)
+
+
+@require_safe
+def show_try(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    project = scope.project_or_404(slug)
+    page = tries.load(project, number, access_of(request))
+    template = "web/try_live.html" if request.GET.get("part") == "live" else "web/try.html"
+    return render(request, template, {"page": page, "project": project})
+
+
+@require_POST
+def approve_try(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Let the machines build and measure the patch that the page showed, or say what that would queue."""
+    comparison = tries.try_or_404(scope.project_or_404(slug), number)
+    perform(request, runs.approve_comparison, comparison, request.POST.get("head", "")[:64], otherwise="Not approved")
+    return redirect("try", slug=slug, number=number)
 
 
 @require_safe

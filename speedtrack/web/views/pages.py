@@ -22,7 +22,7 @@ from speedtrack.web.pages.commit import document as commit_document
 from speedtrack.web.pages.commit import page as commit_page
 from speedtrack.web.pages.project import board as board_page
 from speedtrack.web.pages.project import page as project_page
-from speedtrack.web.pages.running import duels
+from speedtrack.web.pages.running import duels, tries
 from speedtrack.web.pages.running import log as log_page
 from speedtrack.web.pages.running import machine as machine_page
 from speedtrack.web.pages.running import profiles as profiles_page
@@ -64,6 +64,7 @@ def project(request: HttpRequest, slug: str) -> HttpResponse:
     hook_url = tracking.hook_url(project) if permit_of(request).maintain else None
     context = {"page": page, "scope": page.scope, "project": project, "hook_url": hook_url}
     context |= {"begins": beginning.load(page.scope), "stream": stream_of_queue()}
+    context["try_form"] = tries.TryForm(project)
     context["bell"] = notifications.bell_of(request.user, project)
     return render(request, "web/project.html", context)
 

@@ -1,16 +1,15 @@
 """Paired comparisons: a program asks for one, asks until it has ended, and lets a change pass or not."""
 
-from collections.abc import Sequence
-
 from django.db.models import QuerySet
 from django.http import Http404
 from ninja import Path, Query, Router
 
 from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
-from speedtrack.api.v1.serving.writing import ACCEPTED, Answer, write
+from speedtrack.api.v1.serving.writing import ACCEPTED, OK, Answer, write
 from speedtrack.judging.pulls import judge_pulls
-from speedtrack.judging.verdicts import Ruling, worst_of
+from speedtrack.judging.summaries import comparison_summary
+from speedtrack.judging.verdicts import worst_of
 from speedtrack.operations import runs as operations
 from speedtrack.reports.common import Id
 from speedtrack.reports.comparing import (
@@ -18,8 +17,10 @@ from speedtrack.reports.comparing import (
     PairedComparisonOrder,
     PairedRow,
     PairedRun,
+    PatchOrder,
 )
-from speedtrack.runs.models import PairedComparison, Run
+from speedtrack.reports.operating import Outcome
+from speedtrack.runs.models import PairedComparison
 from speedtrack.runs.requests import comparing
 from speedtrack.runs.requests.comparing import AskedComparison
 
@@ -41,6 +42,27 @@ def ask_for_comparison(request: ApiRequest, slug: str, order: PairedComparisonOr
     base = order.base or project.default_branch
     comparison = AskedComparison(order.head, base, order.benchmarks, order.machine)
     done = operations.compare(actor_of(request), project, comparison, order.reason)
+    return ACCEPTED, document_of(comparison_or_404(request, slug, done.row.pk))
+
+
+@router.post(
+    "projects/{slug}/comparisons/patches",
+    response={200: Outcome, 202: PairedComparisonDocument},
+    summary="Try a patch",
+)
+@write
+def try_patch(request: ApiRequest, slug: str, order: PatchOrder) -> Answer:
+    """Measure a patch in pairs against the commit that it was made from. It becomes a commit that no branch has.
+
+    Its comparison is asked for as any other. Needs the scope `runs` (to ask for the answer also `read`) and the role
+    triager; that of a triager waits until a maintainer approves it on its `page`. Of a dry run the answer is 200.
+    """
+    project, actor = project_or_404(request, slug), actor_of(request, order)
+    base = order.base or project.default_branch
+    patch = AskedComparison("", base, order.benchmarks, order.machine, order.diff)
+    done = operations.try_patch(actor, project, patch, order.reason)
+    if done.outlook:
+        return OK, Outcome.of(done.outlook)
     return ACCEPTED, document_of(comparison_or_404(request, slug, done.row.pk))
 
 
@@ -81,24 +103,21 @@ def comparison_or_404(request: ApiRequest, slug: str, pk: int) -> PairedComparis
 def document_of(comparison: PairedComparison, with_rows: bool = True) -> PairedComparisonDocument:
     runs = sorted(comparison.runs.all(), key=lambda run: run.pk)
     state = comparing.state_of(comparison, runs)
-    rows = rows_of(comparison, runs) if with_rows else []
+    judged = judge_pulls(runs) if with_rows and runs else []
     is_ended = state in ("done", "failed")
-    errors = [f"run {run.pk}: {run.error}" for run in runs if run.error] if state == "failed" else []
     return PairedComparisonDocument(
         id=comparison.pk,
         project=comparison.project.slug,
         state=state,
         is_ended=is_ended,
-        verdict=worst_of({Ruling(row.verdict) for row in rows}) if is_ended else None,
+        verdict=worst_of({row.judgement.verdict for row in judged}) if is_ended else None,
         head=comparison.head.sha if comparison.head else None,
         base=comparison.base.sha if comparison.base else None,
-        error=comparison.error or "; ".join(errors),
+        error=comparing.error_of(comparison, runs),
         created=comparison.created,
         runs=list(map(PairedRun.of, runs)),
-        rows=rows,
+        rows=list(map(PairedRow.of, judged)),
+        summary=comparison_summary(comparison, judged, runs).sentence if with_rows else "",
         url=f"/api/v1/projects/{comparison.project.slug}/comparisons/{comparison.pk}",
+        page=f"/p/{comparison.project.slug}/tries/{comparison.pk}/",
     )
-
-
-def rows_of(comparison: PairedComparison, runs: Sequence[Run]) -> list[PairedRow]:
-    return [PairedRow.of(row) for row in judge_pulls(runs)] if runs else []

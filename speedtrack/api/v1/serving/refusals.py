@@ -23,6 +23,7 @@ from speedtrack.projects.errors import (
     RepositoryError,
     RepositoryUnreachable,
     UnusableName,
+    UnusablePatch,
 )
 from speedtrack.runs.errors import NoSuchBenchmark, NoSuchMachine, NoSuchThing
 
@@ -99,7 +100,8 @@ FIELDS: dict[type[Exception], tuple[str, ...]] = {
     UnusableName: ("name",),
     NoSuchThing: ("range", "commits", "branch"),
     DefinitionError: ("suite",),
-    RepositoryError: ("repository", "range", "commits", "branch", "head"),
+    UnusablePatch: ("diff",),
+    RepositoryError: ("repository", "range", "commits", "branch", "head", "base"),
 }
 
 

@@ -247,6 +247,7 @@ def both_addresses(path: str) -> tuple[str, str]:
 ORDERS: dict[str, list[dict[str, Any]]] = {  # by the end of an address: bodies that are right elsewhere
     "bisections": [{"base": "main~1", "head": "main", "machine": "kvd-m1", "benchmarks": ["get-p1"]}],
     "comparisons": [{"head": "main"}],
+    "patches": [{"diff": "x"}, {"diff": "x", "dry_run": True}],
     "{alert_id}": [{"seen": "confirmed", "status": "fixed"}, {"seen": "confirmed", "assignee": "bob"}],
     "mutes": [{"benchmark": "get-p1", "reason": "noise", "days": 3}],
     "runs": [{"branch": "main"}, {"branch": "main", "dry_run": True}, {"pull_request": 1, "head": "a" * 40}],

@@ -260,6 +260,7 @@ def test_what_git_cannot_do_is_said_without_a_path(kvd: World, settings: Any, st
     asked = {
         "projects/kvd/runs": [head, {"range": f"{sha}..main"}, {"branch": "main"}, head | {"dry_run": True}],
         "projects/kvd/comparisons": [{"head": "main", "base": sha}, {"head": sha[:7]}],
+        "projects/kvd/comparisons/patches": [{"diff": "x"}, {"diff": "x", "base": sha}],
         "projects/kvd/bisections": [{"base": sha, "head": "main"}],
         "projects/kvd/results": [{"schema": "speedtrack.points/1", "commit": sha, "results": []}],
     }
