@@ -1,7 +1,5 @@
 """Paired comparisons: a program asks for one, asks until it has ended, and lets a change pass or not."""
 
-from collections.abc import Sequence
-
 from django.db.models import QuerySet
 from django.http import Http404
 from ninja import Path, Query, Router
@@ -10,6 +8,7 @@ from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_4
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.writing import ACCEPTED, Answer, write
 from speedtrack.judging.pulls import judge_pulls
+from speedtrack.judging.summaries import pull_summary
 from speedtrack.judging.verdicts import Ruling, worst_of
 from speedtrack.operations import runs as operations
 from speedtrack.reports.common import Id
@@ -19,7 +18,7 @@ from speedtrack.reports.comparing import (
     PairedRow,
     PairedRun,
 )
-from speedtrack.runs.models import PairedComparison, Run
+from speedtrack.runs.models import PairedComparison
 from speedtrack.runs.requests import comparing
 from speedtrack.runs.requests.comparing import AskedComparison
 
@@ -81,7 +80,8 @@ def comparison_or_404(request: ApiRequest, slug: str, pk: int) -> PairedComparis
 def document_of(comparison: PairedComparison, with_rows: bool = True) -> PairedComparisonDocument:
     runs = sorted(comparison.runs.all(), key=lambda run: run.pk)
     state = comparing.state_of(comparison, runs)
-    rows = rows_of(comparison, runs) if with_rows else []
+    judgements = judge_pulls(runs) if with_rows and runs else []
+    rows = list(map(PairedRow.of, judgements))
     is_ended = state in ("done", "failed")
     errors = [f"run {run.pk}: {run.error}" for run in runs if run.error] if state == "failed" else []
     return PairedComparisonDocument(
@@ -90,6 +90,7 @@ def document_of(comparison: PairedComparison, with_rows: bool = True) -> PairedC
         state=state,
         is_ended=is_ended,
         verdict=worst_of({Ruling(row.verdict) for row in rows}) if is_ended else None,
+        summary=pull_summary(judgements, runs).sentence if with_rows else "",
         head=comparison.head.sha if comparison.head else None,
         base=comparison.base.sha if comparison.base else None,
         error=comparison.error or "; ".join(errors),
@@ -98,7 +99,3 @@ def document_of(comparison: PairedComparison, with_rows: bool = True) -> PairedC
         rows=rows,
         url=f"/api/v1/projects/{comparison.project.slug}/comparisons/{comparison.pk}",
     )
-
-
-def rows_of(comparison: PairedComparison, runs: Sequence[Run]) -> list[PairedRow]:
-    return [PairedRow.of(row) for row in judge_pulls(runs)] if runs else []
