@@ -117,9 +117,9 @@ def summary(document: dict[str, Any], rows: Sequence[Row], gate: dict[str, Any] 
     if rows:
         lines += ["| | benchmark | metric | machine | change | 95% interval |", "|---|---|---|---|---:|---:|"]
         lines += [line_of(row) for row in rows[:LISTED]]
-        lines += [f"\n{len(rows) - LISTED} more rows: `speedtrack compare --id {document['id']}`"] * (
-            len(rows) > LISTED
-        )
+        if len(rows) > LISTED:
+            command = f": `speedtrack compare --id {document['id']}`" if document.get("id") else ""
+            lines += [f"\n{len(rows) - LISTED} more rows{command}"]
         lines += [""]
     return "\n".join([*lines, f"<sub>{cell(url)}</sub>", ""])
 
