@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from speedtrack_client.calls import plain
+
 Row = dict[str, Any]
 SIGNS = {"worse": "🔴", "better": "🟢", "same": "⚪", "uncertain": "🟡"}
 #: Verdicts of rows that say nothing: a flag voids them, or the sides cannot be compared.
@@ -77,8 +79,17 @@ def interval(row: Row) -> str:
     return "–" if None in ends else change_interval(*ends)
 
 
+def answer(document: dict[str, Any], rows: Sequence[Row], gate: dict[str, Any] | None) -> str:
+    """Whether a comparison passes, and the server's sentence on it, in one line.
+
+    Of some of its rows only, and from older servers, there is no sentence: then the verdicts are counted.
+    """
+    sentence = plain(document.get("summary") or "") if len(rows) == len(document.get("rows", ())) else ""
+    return "; ".join(filter(None, (verdict_line(rows, gate) if gate or not sentence else "", sentence)))
+
+
 def verdict_line(rows: Sequence[Row], gate: dict[str, Any] | None) -> str:
-    """The answer in one line."""
+    """How many rows have which verdict, and whether they pass, in one line."""
     counts = Counter(dict.fromkeys(SIGNS, 0))  # in this order, then whatever else the server says
     counts.update(row["verdict"] for row in rows)
     tally = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "nothing was measured"
@@ -96,21 +107,19 @@ def verdict_line(rows: Sequence[Row], gate: dict[str, Any] | None) -> str:
 def summary(document: dict[str, Any], rows: Sequence[Row], gate: dict[str, Any] | None, url: str) -> str:
     """The Markdown summary of a job, or note of a merge request."""
     passed = "" if gate is None else "✅ " if gate["passed"] else "❌ "
-    lines = [f"### {passed}SpeedTrack: {verdict_line(rows, gate)}", ""]
+    lines = [f"### {passed}SpeedTrack: {cell(answer(document, rows, gate))}", ""]
     head, base = (document.get(side) for side in ("head", "base"))
     if head and base:
-        lines += [
-            f"`{head[:12]}` against `{base[:12]}` of {cell(document['project'])}, measured in interleaved pairs.",
-            "",
-        ]
+        manner = ", measured in interleaved pairs" if document.get("id") else ""
+        lines += [f"`{head[:12]}` against `{base[:12]}` of {cell(document['project'])}{manner}.", ""]
     if document.get("error"):
         lines += [cell(document["error"]), ""]
     if rows:
         lines += ["| | benchmark | metric | machine | change | 95% interval |", "|---|---|---|---|---:|---:|"]
         lines += [line_of(row) for row in rows[:LISTED]]
-        lines += [f"\n{len(rows) - LISTED} more rows: `speedtrack compare --id {document['id']}`"] * (
-            len(rows) > LISTED
-        )
+        if len(rows) > LISTED:
+            command = f": `speedtrack compare --id {document['id']}`" if document.get("id") else ""
+            lines += [f"\n{len(rows) - LISTED} more rows{command}"]
         lines += [""]
     return "\n".join([*lines, f"<sub>{cell(url)}</sub>", ""])
 

@@ -124,6 +124,51 @@ def test_a_write_is_repeated_with_the_same_key(server: Server, run: Run) -> None
     assert json.loads(posts[0][3])["head"] == "topic"
 
 
+GOLDEN = Path(__file__).parent / "golden" / "compare.v2.json"
+LATER_KEYS = ("summary", "base_side", "head_side", "notes", "differences", "totals")
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_comparison_of_what_was_measured_is_the_servers_sentence(
+    server: Server, run: Run, tmp_path: Path, is_older: bool
+) -> None:
+    """Older servers send no sentence: then the verdicts are counted."""
+    document = json.loads(GOLDEN.read_text()) | {"notes": ["m2 has not measured the head"]}
+    sent = {name: value for name, value in document.items() if not (is_older and name in LATER_KEYS)}
+    server.answers["/api/v1/projects/kvd"] = (200, KVD)
+    server.answers["/api/v1/projects/kvd/compare"] = (200, sent)
+    words = ["compare", "v1.0", "main", "--project", "kvd", "--measured", "--summary", str(tmp_path / "note.md")]
+    code, out, err = run(*words)
+    sentence = "1 worse" if is_older else document["summary"]
+    assert code == 0 and f"9a8b7c6d5e4f against 1f0c7a2f7d3e: {sentence}." in out
+    assert ("note: m2 has not measured the head" in err) is not is_older
+    note = (tmp_path / "note.md").read_text()
+    assert note.startswith(f"### SpeedTrack: {sentence}\n") and "in interleaved pairs" not in note
+    code, out, _ = run(*words, "--fail-on-regression", "3%")
+    ending = "" if is_older else f"; {sentence}"
+    assert code == Exit.REGRESSION and f": 1 result got worse by 3% or more (1 worse){ending}." in out
+    assert sentence not in run(*words, "--metric", "throughput_rps")[1]
+
+
+@pytest.mark.parametrize("summary", ["No change in 2 benchmarks", None])
+def test_the_status_of_a_project_has_the_sentence_of_its_newest_commit(
+    server: Server, run: Run, summary: str | None
+) -> None:
+    """Older servers send no sentence."""
+    commit = {"sha": "9a8b7c6d5e4f30211203", "subject": "Read less", "committed_at": "2026-01-01T00:00:00Z"}
+    nothing: dict[str, Any] = {"items": [], "next": None}
+    details = commit if summary is None else {**commit, "summary": summary}
+    server.answers["/api/v1/projects/kvd"] = (200, {**KVD, "synced_at": commit["committed_at"], "error": ""})
+    server.answers["/api/v1/projects/kvd/commits"] = (200, {"items": [commit], "next": None})
+    server.answers[f"/api/v1/projects/kvd/commits/{commit['sha']}"] = (200, details)
+    server.answers |= {f"/api/v1/projects/kvd/{name}": (200, nothing) for name in ("runs", "alerts")}
+    code, out, _ = run("status", "--project", "kvd")
+    newest = next(line for line in out.splitlines() if line.startswith("Newest commit: 9a8b7c6d5e4f Read less ("))
+    assert code == 0 and newest.endswith(f"): {summary}." if summary else ")")
+    document = json.loads(run("status", "--project", "kvd", "--json")[1])
+    assert document["newest_commit"]["summary"] == (summary or "")
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "said"),
     [

@@ -15,7 +15,7 @@ from speedtrack.judging.evidence import Ends
 from speedtrack.judging.judge import MatchedPoints, judge_points
 from speedtrack.judging.points import CommitOnMachine, SidePoint, points_of, points_to_compare
 from speedtrack.judging.totals import Total, total_of
-from speedtrack.judging.verdicts import ORDER, Caveat, Judgement, Ruling, Shown
+from speedtrack.judging.verdicts import DIFFERING, ORDER, Caveat, Judgement, Ruling, Shown
 from speedtrack.runs.models import Run
 
 
@@ -65,10 +65,11 @@ class ComparedRow(Shown):
         return sorted({*self.base.flags, *self.head.flags})
 
     @property
-    def rank(self) -> tuple[int, float, str, str]:
-        """The sort key: rows that differ come first, then those that may differ; larger differences first."""
+    def rank(self) -> tuple[bool, bool, int, float, str, str]:
+        """The sort key: rows that differ come first, of these the metrics that may raise alerts; larger ones first."""
         size = abs(math.log(self.ratio)) if 0 < self.ratio < math.inf else abs(self.ratio - 1)
-        return max(1, ORDER.index(self.verdict)), -size, self.benchmark, self.metric.name
+        weight = self.verdict not in DIFFERING, not self.metric.watched
+        return *weight, max(1, ORDER.index(self.verdict)), -size, self.benchmark, self.metric.name
 
 
 @dataclass(frozen=True)

@@ -1,44 +1,36 @@
-"""What a commit or a pull request did, in one sentence: pages, the API and messages say the same one."""
+"""What a commit, a pull request or any two commits are to each other, in one sentence.
+
+Pages, the API, feeds, statuses of forges, the client and agents say the same one.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from django.db.models import OuterRef, Q, Subquery
-
 from speedtrack.alerts.headlines import Change, headline
-from speedtrack.alerts.lines import lines
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
-from speedtrack.ground.texts.text import plain
-from speedtrack.judging.judge import Neighbour, judge_neighbours
+from speedtrack.benchmarks.metrics import HEADLINE
+from speedtrack.ground.texts.text import plain, shortened
+from speedtrack.judging.facts import CERTAINTY, CommitFacts, JudgedBenchmark, SeriesAtCommit, facts_of
 from speedtrack.judging.pulls import PairedJudgement, judge_pulls
-from speedtrack.judging.verdicts import COUNTED, DIFFERING, Basis, Judgement, Ruling
-from speedtrack.projects.models import Position
-from speedtrack.runs.models import ACTIVE, Deferral, PairedComparison, Run, Status
-from speedtrack.runs.queue.progress import progress_of
+from speedtrack.judging.sides import ComparedRow
+from speedtrack.judging.verdicts import COUNTED, DIFFERING, Basis, Ruling
+from speedtrack.runs.models import ACTIVE, PairedComparison, Run, Status
 from speedtrack.runs.requests import comparing
 from speedtrack.runs.scheduling import standing
 
 Changed = ChangePoint.Status
-#: The columns of a series that ``SeriesAtCommit`` is made of.
-COLUMNS = (
-    *("pk", "machine__name", "machine__outside", "benchmark__name", "benchmark__ladder", "metric"),
-    *("undetected_since", "sensitivity__visible", "sensitivity__visible_within"),
-)
-#: How certain a change point is, as the end of a sentence; the most certain status first.
-CERTAINTY = {
-    Changed.CONFIRMED: "confirmed",
-    Changed.HISTORY: "shown by the history of its line",
-    Changed.SETTLING: "suspected, being measured again",
-    Changed.SUSPECTED: "suspected, to be measured again",
-    Changed.UNSETTLED: "suspected, and pairs did not decide it",
-}
 #: What people or later commits made of a confirmed change.
 SETTLED = {Alert.Status.EXPECTED: "expected", Alert.Status.FIXED: "fixed since"}
+#: What a difference of two sides rests on, as the end of a sentence.
+BASES = {
+    Basis.CHANGE: "confirmed",
+    Basis.PAIRS: "by pairs",
+    Basis.STORED: "in single measurements",
+    Basis.SAMPLES: "in single measurements",
+}
 
 
 class State(StrEnum):
@@ -55,132 +47,17 @@ class Summary(NamedTuple):
     state: State  #: also the CSS class
     sentence: str
 
-
-class JudgedBenchmark(NamedTuple):
-    """A benchmark and metric of a commit, judged against the commit before it. It is a ``headlines.Change``."""
-
-    benchmark_name: str
-    judgement: Judgement
-
-    @property
-    def metric(self) -> Metric:
-        return self.judgement.metric
-
-    @property
-    def ratio(self) -> float:
-        return self.judgement.ratio
-
-    @property
-    def is_slowdown(self) -> bool:
-        return self.judgement.verdict == Ruling.WORSE
+    def within(self, longest: int) -> str:
+        """The sentence in at most so many characters, cut at a word: what matters most comes first."""
+        return shortened(self.sentence, longest)
 
 
-class SeriesAtCommit(NamedTuple):
-    """A series that measured a commit. ``is_new``: detection has not seen its newest measurements.
+def summaries_of(commits: Collection[int], with_progress: bool = True) -> dict[int, Summary]:
+    """The summary of each of these commits, over all machines, by a fixed number of statements.
 
-    ``visible``: the smallest change that its line shows within ``visible_within`` commits; None: not known.
+    ``with_progress``: also what is true for a moment only, such as how far a run is.
     """
-
-    series_id: int
-    machine: str
-    is_outside: bool
-    benchmark: str
-    ladder: str
-    metric: str
-    is_new: bool
-    visible: float | None
-    visible_within: int | None
-
-    @property
-    def is_watched(self) -> bool:
-        return METRICS[self.metric].watched
-
-
-@dataclass
-class CommitFacts:
-    """What a commit's sentence is made of.
-
-    ``neighbours``: by series, what is known against the commit before; ``changes``: change points that it caused or may
-    have caused; ``runs``: those without a point of a line, newest first; ``progress``: of those under way, in words;
-    ``waits``: why others wait.
-    """
-
-    series: list[SeriesAtCommit] = field(default_factory=list)
-    neighbours: dict[int, Neighbour] = field(default_factory=dict)
-    changes: list[ChangePoint] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
-    progress: dict[int, str] = field(default_factory=dict)
-    waits: dict[int, str] = field(default_factory=dict)
-    deferral: str = ""
-
-    @property
-    def watched(self) -> list[SeriesAtCommit]:
-        return [one for one in self.series if one.is_watched]
-
-    @property
-    def judged(self) -> list[JudgedBenchmark]:
-        """The watched ones of its series, as far as detection has compared them."""
-        pairs = ((one.benchmark, self.neighbours.get(one.series_id)) for one in self.watched)
-        return [JudgedBenchmark(name, neighbour.judgement) for name, neighbour in pairs if neighbour]
-
-
-def summaries_of(commits: Collection[int]) -> dict[int, Summary]:
-    """The summary of each of these commits, over all machines, by a fixed number of statements."""
-    return {pk: summary_of(facts) for pk, facts in facts_of(commits).items()}
-
-
-def facts_of(commits: Collection[int], only_watched: bool = True) -> dict[int, CommitFacts]:
-    """What the summaries of these commits are made of. ``only_watched``: no other series is judged."""
-    facts: dict[int, CommitFacts] = defaultdict(CommitFacts)
-    read_series(commits, facts, only_watched)
-    for change in changes_of(commits):
-        facts[(change.alert or change).commit_id].changes.append(change)
-    read_runs([pk for pk in commits if not facts[pk].series], facts)
-    return facts
-
-
-def read_series(commits: Collection[int], facts: dict[int, CommitFacts], only_watched: bool) -> None:
-    """Add the series of these commits, and the judgements on them."""
-    points = lines.point_measurements().filter(commit__in=commits)
-    rows = points.values_list("commit", *(f"series__{column}" for column in COLUMNS)).distinct()
-    for commit, *names, undetected_since, visible, within in rows.order_by("series"):
-        facts[commit].series.append(SeriesAtCommit._make((*names, undetected_since is not None, visible, within)))
-    every = (one for found in facts.values() for one in found.series)
-    series = {one.series_id for one in every if one.is_watched or not only_watched}
-    for place, neighbour in (judge_neighbours(series, commits) if series else {}).items():
-        facts[place.commit_id].neighbours[place.series_id] = neighbour
-
-
-def changes_of(commits: Collection[int]) -> Iterable[ChangePoint]:
-    """The change points whose newest possible cause is one of these commits, by detection or by a person.
-
-    ``width``: how many commits may be the cause.
-    """
-    positions = Position.objects.filter(branch=OuterRef("branch"))
-    first, last = (Subquery(positions.filter(commit=OuterRef(end)).values("number")) for end in ("before", "commit"))
-    own = Q(alert=None, commit__in=commits) | Q(alert__commit__in=commits, alert__merged_into=None)
-    rows = ChangePoint.objects.filter(own, status__in=CERTAINTY).select_related("alert", "series__benchmark")
-    return rows.defer("series__benchmark__definition").annotate(width=last - first).order_by("-pk")
-
-
-def read_runs(commits: Collection[int], facts: dict[int, CommitFacts]) -> None:
-    """Add the runs of commits that have no point, or why none was queued."""
-    if not commits:
-        return
-    without_point = ~Q(status=Status.SUCCEEDED) | Q(linked__isnull=False)
-    runs = Run.objects.own().filter(without_point, commit__in=commits).order_by("-pk")
-    rows = list(runs.select_related("machine", "linked__commit").defer("machine__facts"))
-    progress, waits = progress_of(rows), standing.why_wait(rows)
-    for run in rows:
-        found = facts[run.commit_id]
-        found.runs.append(run)
-        if run.pk in progress:
-            found.progress[run.pk] = progress[run.pk].said
-        if run.pk in waits:
-            found.waits[run.pk] = waits[run.pk]
-    if unplanned := [pk for pk in commits if not facts[pk].runs]:
-        for commit, detail in Deferral.objects.filter(commit__in=unplanned).values_list("commit", "detail"):
-            facts[commit].deferral = detail
+    return {pk: summary_of(facts) for pk, facts in facts_of(commits, with_progress=with_progress).items()}
 
 
 def summary_of(facts: CommitFacts) -> Summary:
@@ -199,14 +76,18 @@ def of_changes(facts: CommitFacts) -> Summary | None:
     if status is None:
         return None
     certain = [change for change in changes if change.status == status]
-    made_of_it = {SETTLED.get(Alert.Status(change.alert.status), "") if change.alert else "" for change in certain}
-    settled = made_of_it.pop() if len(made_of_it) == 1 else ""
+    settled = only({SETTLED.get(Alert.Status(change.alert.status), "") if change.alert else "" for change in certain})
     width = min(getattr(change, "width", None) or 1 for change in certain)
     causes = f", by one of {width} commits up to this one" if width > 1 else ""
     sentence = f"{headline(certain)}{causes}, {', '.join(filter(None, (CERTAINTY[status], settled)))}"
     if status not in (Changed.CONFIRMED, Changed.HISTORY):
         return Summary(State.OPEN, sentence)
     return Summary(State.SAME if settled else way_of(certain), sentence)
+
+
+def only(endings: set[str]) -> str:
+    """The ending that all have in common; empty if they have several."""
+    return next(iter(endings)) if len(endings) == 1 else ""
 
 
 def way_of(changes: Sequence[Change]) -> State:
@@ -218,43 +99,49 @@ def of_judgements(facts: CommitFacts) -> Summary | None:
     watched, judged = facts.watched, facts.judged
     if not watched:
         return None
-    if not judged and any(one.is_new for one in watched):
+    if not judged and any(series.is_new for series in watched):
         return Summary(State.OPEN, "measured, and now compared with the commit before")
     if not judged:
-        return Summary(State.SAME, f"the first measurement of {count_of(one.benchmark for one in watched)}")
-    return by_pairs(judged) or unchanged(judged, seen_by([one for one in watched if one.metric == HEADLINE]))
+        return Summary(State.SAME, f"the first measurement of {count_of(series.benchmark for series in watched)}")
+    return by_pairs(judged) or unchanged(judged, seen_by([series for series in watched if series.metric == HEADLINE]))
 
 
 def by_pairs(judged: Iterable[JudgedBenchmark]) -> Summary | None:
     """What pairs of exactly these two commits show; None if they show no difference."""
-    moved = [one for one in judged if one.judgement.basis == Basis.PAIRS and one.judgement.verdict in DIFFERING]
-    return Summary(way_of(moved), f"{headline(moved)}, by pairs") if moved else None
+    return different([row for row in judged if row.judgement.basis == Basis.PAIRS])
 
 
-def unchanged(judged: Sequence[JudgedBenchmark], seen: str = "") -> Summary:
-    """The sentence of judgements without a confirmed change. ``seen``: which change would have been seen."""
-    counted = [one for one in judged if one.judgement.verdict in COUNTED]
+def different(judged: Iterable[JudgedBenchmark]) -> Summary | None:
+    """What differs, and what that rests on if all rests on the same; None if nothing differs."""
+    moved = [row for row in judged if row.judgement.verdict in DIFFERING]
+    basis = only({BASES[row.judgement.basis] for row in moved})
+    return Summary(way_of(moved), ", ".join(filter(None, (headline(moved), basis)))) if moved else None
+
+
+def unchanged(judged: Sequence[JudgedBenchmark], seen: str = "", base: str = "the commit before") -> Summary:
+    """The sentence of judgements without a certain difference. ``seen``: which change would have been seen."""
+    counted = [row for row in judged if row.judgement.verdict in COUNTED]
     if not counted:
-        void = count_of(one.benchmark_name for one in judged)
+        void = count_of(row.benchmark_name for row in judged)
         return Summary(State.UNKNOWN, f"measured, but no value of {void} can be trusted or compared")
-    if all(one.judgement.verdict == Ruling.SAME_PROGRAM for one in counted):
-        return Summary(State.SAME, "the same program as the commit before, bit for bit")
+    if all(row.judgement.verdict == Ruling.SAME_PROGRAM for row in counted):
+        return Summary(State.SAME, f"the same program as {base}, bit for bit")
     # A confirmed change of which no alert stands was called invalid by a person.
-    moved = [one for one in counted if one.judgement.verdict in DIFFERING and one.judgement.basis != Basis.CHANGE]
-    names = {one.benchmark_name for one in judged}
-    number = len({one.benchmark_name for one in counted})
-    of = f"{number} of {len(names)} benchmarks" if number < len(names) else count_of(names)
-    opening = f"no {'confirmed ' if moved else ''}change in {of}"
+    moved = [row for row in counted if row.judgement.verdict in DIFFERING and row.judgement.basis != Basis.CHANGE]
+    names = {row.benchmark_name for row in judged}
+    number = len({row.benchmark_name for row in counted})
+    benchmarks = f"{number} of {len(names)} benchmarks" if number < len(names) else count_of(names)
+    opening = f"no {'confirmed ' if moved else ''}change in {benchmarks}"
     signs = f"{headline(moved)}, in a single measurement only" if moved else ""
     return Summary(State.SAME, "; ".join(filter(None, (opening, signs, seen))))
 
 
 def seen_by(series: Collection[SeriesAtCommit]) -> str:
     """Which change each of these series would have shown; empty if that is not known of all."""
-    known = [(one.visible, one.visible_within or 1) for one in series if one.visible is not None]
-    if not series or len(known) < len(series):
+    limits = [(own.visible, own.visible_within or 1) for own in series if own.visible is not None]
+    if not series or len(limits) < len(series):
         return ""
-    visible, within = max(known)
+    visible, within = max(limits)
     time = "have been seen" if within == 1 else f"be seen within {within} commits"
     return f"{numbers.change_seen(visible)} or more would {time}"
 
@@ -270,9 +157,9 @@ def of_runs(facts: CommitFacts) -> Summary:
     queued = next((run for run in facts.runs if run.status == Status.QUEUED), None)
     ended = next(iter(facts.runs), None)
     if active:
-        return Summary(State.OPEN, f"being measured: {facts.progress[active.pk]}")
+        return Summary(State.OPEN, ": ".join(filter(None, ("being measured", facts.progress.get(active.pk)))))
     if queued:
-        return Summary(State.OPEN, f"waits to be measured. {facts.waits[queued.pk]}")
+        return Summary(State.OPEN, ". ".join(filter(None, ("waits to be measured", facts.waits.get(queued.pk)))))
     if ended and ended.linked:
         return Summary(State.SAME, f"the same program as {ended.linked.commit.short}, so it was not measured again")
     if ended:
@@ -305,20 +192,34 @@ UNPLANNED = {
 }
 
 
-def comparison_summary(comparison: PairedComparison, rows: Sequence[PairedJudgement], runs: Sequence[Run]) -> Summary:
-    """The summary of a comparison that somebody asked for. ``rows``: the judgements on its ``runs``."""
+def comparison_summary(
+    comparison: PairedComparison, judgements: Sequence[PairedJudgement], runs: Sequence[Run]
+) -> Summary:
+    """The summary of a comparison that somebody asked for. ``judgements``: on its ``runs``."""
     if error := comparing.error_of(comparison, runs):
         return Summary(State.UNKNOWN, f"Not measured: {error}")
     state = comparing.state_of(comparison, runs)
-    return UNPLANNED.get(state) or pull_summary(rows, runs, standing.why_wait(runs))
+    return UNPLANNED.get(state) or pull_summary(judgements, runs, standing.why_wait(runs))
 
 
-def pull_summary(rows: Sequence[PairedJudgement], runs: Sequence[Run], waits: Mapping[int, str]) -> Summary:
-    """The summary of a pull request's head against its merge base, by pairs. ``waits``: why queued runs wait."""
-    judged = [JudgedBenchmark(row.benchmark, row.judgement) for row in rows]
-    moved = by_pairs(judged)
-    if any(not run.done for run in runs):
-        why = next((waits[run.pk] for run in runs if run.pk in waits), "")
+def pull_summary(
+    judgements: Iterable[PairedJudgement], runs: Iterable[Run], waits: Mapping[int, str] | None = None
+) -> Summary:
+    """The summary of a head against its merge base, by pairs. ``waits``: why queued runs wait."""
+    judged = [JudgedBenchmark(row.benchmark, row.judgement) for row in judgements]
+    moved = different(judged)
+    if unfinished := [run.pk for run in runs if not run.done]:
+        why = next((waits[pk] for pk in unfinished if pk in waits), "") if waits else ""
         so_far = f"so far {moved.sentence}; " if moved else ""
         return capitalised(Summary(State.OPEN, f"{so_far}being measured in pairs. {why}".strip()))
-    return capitalised(moved or (unchanged(judged) if judged else Summary(State.UNKNOWN, "not measured")))
+    nothing = Summary(State.UNKNOWN, "not measured")
+    return capitalised(moved or (unchanged(judged, base="the base") if judged else nothing))
+
+
+def summary_of_sides(rows: Sequence[ComparedRow]) -> Summary:
+    """The summary of any two commits by what was measured of each: the metrics that may raise alerts, if there are."""
+    shown = [row for row in rows if row.metric.watched] or rows
+    judged = [JudgedBenchmark(row.benchmark, row.judgement) for row in shown]
+    if not judged:
+        return Summary(State.UNKNOWN, "No benchmark was measured of both")
+    return capitalised(different(judged) or unchanged(judged, base="the base"))

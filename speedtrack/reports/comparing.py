@@ -1,16 +1,23 @@
 """Two commits against each other."""
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Tried
+from speedtrack.reports.readings.sides import BothSides
 
 VERDICT = Field(
     description="of the head against the base: `worse`, `better`, `same`, `uncertain`, `flagged` (a flag voids a "
     "side), `same program` (built bit for bit alike) or `not comparable` (measured in different series)"
 )
+
+
+def every(document: type[Document], path: str) -> From:
+    """A list of documents, of the rows at a path."""
+    rows = From(path)
+    return From(lambda reading: list(map(document.of, rows.read(reading))))
 
 
 class SideDocument(Document):
@@ -55,18 +62,6 @@ def one_sided(rows: Iterable[tuple[str, str]]) -> list[OneSided]:
     return [OneSided(benchmark=benchmark, metric=metric) for benchmark, metric in rows]
 
 
-class ComparisonDocument(Document):
-    """The comparison of two commits by every benchmark that both have; what differs comes first, the largest first."""
-
-    project: str
-    base: str | None = Field(description="commit id; null: the project has no measured history")
-    head: str | None
-    machine: str | None = Field(description="that measured the head; null: no machine measured it")
-    rows: Annotated[list[ComparedDocument], From(lambda between: list(map(ComparedDocument.of, between.rows)))]
-    only_base: Annotated[list[OneSided], From(lambda between: one_sided(between.only_base))]
-    only_head: Annotated[list[OneSided], From(lambda between: one_sided(between.only_head))]
-
-
 class NearCommitDocument(Document):
     """A measured commit near one that was not measured."""
 
@@ -80,7 +75,8 @@ class ComparedSideDocument(Document):
     project: Annotated[str, From("project.slug")]
     name: str = Field(description="as it was asked for")
     commit: Annotated[str, From("commit.sha")]
-    machine: Annotated[str | None, From("machine.name")]
+    behind: int = Field(description="on a page, how many commits before the head of the branch that was asked for")
+    machine: Annotated[str | None, From("machine.name")] = Field(description="null: it was not measured")
     nearest_measured: Annotated[
         list[NearCommitDocument], From(lambda side: list(map(NearCommitDocument.of, side.nearest)))
     ]
@@ -110,16 +106,36 @@ class TotalDocument(Document):
     doubtful: int
 
 
-class ComparisonDetails(ComparisonDocument):
-    """A comparison with its sides and totals; of two projects or machines, too."""
+class ComparisonDocument(Document):
+    """Two commits by every benchmark that both have: first what differs, of this the metrics that may raise alerts."""
 
     SCHEMA = "speedtrack.compare/2"
 
-    base_side: ComparedSideDocument | None
-    head_side: ComparedSideDocument | None
-    notes: list[Text] = Field(description="what was asked for and is not shown")
-    differences: list[DifferenceDocument]
-    totals: list[TotalDocument]
+    project: Annotated[str, From("project.slug")]
+    base: Annotated[str | None, From("sides.base.commit.sha")] = Field(
+        description="commit id; null: the project has no measured history"
+    )
+    head: Annotated[str | None, From("sides.head.commit.sha")]
+    machine: Annotated[str | None, From("sides.head.machine.name")] = Field(
+        description="that measured the head; null: no machine measured it, or not the one that was asked for"
+    )
+    summary: Annotated[Text, From("summary.sentence")] = Field(description="what differs, in one sentence")
+    base_side: Annotated[ComparedSideDocument | None, From(lambda reading: side_of(reading.sides, "base"))]
+    head_side: Annotated[ComparedSideDocument | None, From(lambda reading: side_of(reading.sides, "head"))]
+    notes: Annotated[list[Text], From(lambda reading: reading.sides.notes if reading.sides else [])] = Field(
+        description="what was asked for and is not shown"
+    )
+    differences: Annotated[list[DifferenceDocument], every(DifferenceDocument, "differences")]
+    totals: Annotated[list[TotalDocument], every(TotalDocument, "between.totals")] = Field(
+        description="by metric, of all rows"
+    )
+    rows: Annotated[list[ComparedDocument], every(ComparedDocument, "between.rows")]
+    only_base: Annotated[list[OneSided], From(lambda reading: one_sided(reading.between.only_base))]
+    only_head: Annotated[list[OneSided], From(lambda reading: one_sided(reading.between.only_head))]
+
+
+def side_of(sides: BothSides | None, end: Literal["base", "head"]) -> ComparedSideDocument | None:
+    return ComparedSideDocument.of(getattr(sides, end)) if sides else None
 
 
 class PairedComparisonOrder(Order):
@@ -201,6 +217,6 @@ class PairedComparisonDocument(Document):
     created: Time
     runs: list[PairedRun]
     rows: list[PairedRow] = Field(description="first what differs; those of ended runs")
-    summary: str = Field(description="the verdict, or what becomes of it, in one sentence; empty in lists")
+    summary: Text = Field(description="the verdict, or what becomes of it, in one sentence; empty in lists")
     url: str
     page: str = Field(description="the path of its page")

@@ -68,18 +68,20 @@ def test_what_an_agent_is_told(shown: tuple[World, Alert, str], tmp_path: Path) 
 
     async def work(call: Call) -> None:
         compared = answer_of(await call("compare", base=base, head="main"))
-        assert compared["document"]["base"] == base and "4 worse" in compared["sentence"]
-        assert f"{CPU} +20.0% is worse." in compared["sentence"]
+        assert compared["document"]["base"] == base
+        assert compared["sentence"].endswith(f" against {base[:12]}: {compared['document']['summary']}.")
+        assert compared["document"]["summary"].startswith("Slower +20.")
         assert {row["verdict"] for row in compared["document"]["rows"]} == {"worse"}
         calm = {"base": made.shas[1], "head": made.shas[3]}
         assert answer_of(await call("compare", **calm))["document"]["rows"] == []
         assert len(answer_of(await call("compare", **calm, all_rows=True))["document"]["rows"]) == 4
 
         verdict = answer_of(await call("verdict", commit=head))
-        assert verdict["sentence"].startswith(f"{head[:12]} against {base[:12]}: 4 worse")
+        assert verdict["sentence"] == f"{head[:12]}: Slower +20.1%: get-p1 and 1 more, confirmed."
         assert {row["basis"] for row in verdict["document"]["rows"]} == {"change"}
         same = answer_of(await call("verdict", commit=made.shas[3]))
-        assert "worse" not in same["sentence"] and same["document"]["rows"] == []
+        assert f"{made.shas[3][:12]}: No change in 2 benchmarks; " in same["sentence"]
+        assert same["document"]["rows"] == []
 
         why = answer_of(await call("why", commit=head, benchmark="get-p1"))
         assert f"get-p1 {CPU} is confirmed to have changed with this commit." in why["sentence"]

@@ -2,18 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Count, Exists, F, OuterRef, Q, Subquery
+from django.db.models import F, OuterRef, Subquery
 from django.db.models.expressions import Combinable
 from django.http import Http404, QueryDict
 
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED, Metric
 from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.projects.models import Branch, Position, Project
-from speedtrack.reports.readings.choices import named_or_default
-from speedtrack.runs.models import Machine, Series
+from speedtrack.reports.readings.choices import machines_of, named_or_default
+from speedtrack.runs.models import Machine
 from speedtrack.web.addresses import metric_given
 
 
@@ -58,30 +56,6 @@ def scope_of(slug: str, query: QueryDict, metric: str | None = None, **annotatio
     shown_metric = named_or_default("metric", metric or metric_given(query), metrics, usual)
     assert shown_metric
     return PageScope(project, branches, branch, machines, machine, metrics, shown_metric)
-
-
-def machines_of(project: Project) -> list[Machine]:
-    """Machines that measure the project or have measured it.
-
-    Those with series come first, those without a runner last. ``outside_metrics``: the keys of the project's metrics
-    from outside there, the most frequent first. Of machines without a runner, those with most metrics come first: the
-    first by name is often only a try.
-    """
-    series = Series.objects.filter(project=project, machine=OuterRef("pk"))
-    outside = series.filter(metric__contains="--").order_by().values("metric").annotate(count=Count("pk"))
-    machines = Machine.objects.defer("facts").annotate(
-        has_series=Exists(series), outside_metrics=ArraySubquery(outside.order_by("-count", "metric").values("metric"))
-    )
-    project_machines = machines.filter(Q(projects=project) | Q(has_series=True)).distinct()
-    listing: list[Any] = list(project_machines.order_by("-has_series", "outside", "name"))
-    return sorted(
-        listing,
-        key=lambda machine: (
-            not machine.has_series,
-            machine.outside,
-            machine.outside and -len(machine.outside_metrics),
-        ),
-    )
 
 
 def outside_metrics(machine: Machine) -> list[str]:

@@ -4,15 +4,16 @@ An answer is one sentence and the documents of the API. A Failure becomes an err
 """
 
 from typing import Any
+from urllib.parse import quote
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
-from speedtrack_client import __version__, gates, logins
+from speedtrack_client import __version__, logins
 from speedtrack_client.arguments import Options
 from speedtrack_client.calls import Api, JsonObject, plain
-from speedtrack_client.commands.measuring import sides_of
+from speedtrack_client.commands.measuring import line_of
 from speedtrack_client.commands.places import Place, page
 from speedtrack_client.failures import Failure, misused
 
@@ -77,11 +78,11 @@ class Tools:
 
         A ratio is head / base. Rows without a change are left out unless `all_rows` is true.
         """
-        api, place = self.project_of(project)
+        api, target = self.project_of(project)
         comparison = api.get(
-            f"projects/{place.slug}/compare",
-            base=place.commit(base),
-            head=place.commit(head),
+            f"projects/{target.slug}/compare",
+            base=target.commit(base),
+            head=target.commit(head),
             machine=machine or None,
         )
         return compared(comparison, all_rows)
@@ -91,9 +92,9 @@ class Tools:
 
         If it was not measured yet, say so; `measure` queues that.
         """
-        api, place = self.project_of(project)
-        comparison = with_parent(api, place, commit, machine)
-        return compared(comparison, all_rows)
+        api, target = self.project_of(project)
+        sentence, comparison = with_parent(api, target, commit, machine)
+        return {"sentence": sentence, "document": shortened(comparison, all_rows)}
 
     def why(self, commit: str, project: str = "", machine: str = "", benchmark: str = "") -> dict[str, Any]:
         """Explain why an alert was raised about a commit, or was not.
@@ -101,12 +102,12 @@ class Tools:
         The documents: each row's verdict with its `basis`, how small a change each series shows (`smallest`, a share;
         `causes` of too much noise), and the change points of this commit, also what measuring again has refuted.
         """
-        api, place = self.project_of(project)
-        comparison = with_parent(api, place, commit, machine)
+        api, target = self.project_of(project)
+        sentence, comparison = with_parent(api, target, commit, machine)
         if benchmark:
             comparison["rows"] = [row for row in comparison["rows"] if row["benchmark"] == benchmark]
         filters = {"machine": comparison["machine"], "benchmark": benchmark or None}
-        path = f"projects/{place.slug}"
+        path = f"projects/{target.slug}"
         sensitivity = list(api.some(f"{path}/sensitivity", most=MOST, **filters))
         changes = [
             change
@@ -114,7 +115,7 @@ class Tools:
             if change["commit"] == comparison["head"]
         ]
         documents = {"comparison": comparison, "sensitivity": sensitivity, "change_points": changes}
-        return {"sentence": " ".join(reasons(comparison, sensitivity, changes)), **documents}
+        return {"sentence": " ".join([sentence, *reasons(sensitivity, changes)]), **documents}
 
     def alerts(self, status: str = "open", project: str = "", limit: int = 20) -> dict[str, Any]:
         """List alerts, the newest first: where a project got slower or faster, and since which commit.
@@ -123,12 +124,12 @@ class Tools:
         """
         if not 1 <= limit <= MOST:
             raise misused(f"`limit` must be 1 to {MOST}")
-        api, place = self.project_of(project)
+        api, target = self.project_of(project)
         only = None if status == "any" else status
-        alerts = list(api.some(f"projects/{place.slug}/alerts", most=limit, status=only))
+        alerts = list(api.some(f"projects/{target.slug}/alerts", most=limit, status=only))
         count = f"{len(alerts)} or more" if len(alerts) == limit else str(len(alerts))
         kind = "" if status == "any" else f" {status}"
-        return {"sentence": f"{count}{kind} alerts of {place.slug}.", "alerts": alerts}
+        return {"sentence": f"{count}{kind} alerts of {target.slug}.", "alerts": alerts}
 
     def measure(
         self,
@@ -146,29 +147,31 @@ class Tools:
         """
         if against and dry_run:
             raise misused("a paired comparison cannot be tried first: leave out `dry_run` or `against`")
-        api, place = self.project_of(project)
+        api, target = self.project_of(project)
         order = {"benchmarks": benchmarks or [], "machine": machine or None, "reason": REASON}
         if against:
-            sides = {"head": place.commit(revision), "base": place.commit(against)}
-            return paired(api.post(f"projects/{place.slug}/comparisons", sides | order), all_rows=False)
-        revisions = place.range(revision)
+            sides = {"head": target.commit(revision), "base": target.commit(against)}
+            return paired(api.post(f"projects/{target.slug}/comparisons", sides | order), all_rows=False)
+        revisions = target.range(revision)
         key: JsonObject = {"range": revisions} if ".." in revisions else {"commits": [revisions]}
-        answer = api.post(f"projects/{place.slug}/runs", {**key, **order, "dry_run": dry_run})
-        return {"sentence": queued(answer, page(api, f"p/{place.slug}/")), "document": answer}
+        answer = api.post(f"projects/{target.slug}/runs", {**key, **order, "dry_run": dry_run})
+        return {"sentence": queued(answer, page(api, f"p/{target.slug}/")), "document": answer}
 
     def paired_comparison(self, number: int, project: str = "", all_rows: bool = False) -> dict[str, Any]:
         """Read a paired comparison that `measure` has queued, by its `id`. Ask again until `is_ended`."""
-        api, place = self.project_of(project)
-        return paired(api.get(f"projects/{place.slug}/comparisons/{number}"), all_rows)
+        api, target = self.project_of(project)
+        return paired(api.get(f"projects/{target.slug}/comparisons/{number}"), all_rows)
 
 
-def with_parent(api: Api, place: Place, commit: str, machine: str) -> JsonObject:
-    """The comparison of a commit with its first parent. Raises Failure."""
-    sha = place.commit(commit)
-    comparison = None if ".." in sha else sides_of(api, place, sha, Options(machine=machine or None))
-    if comparison is None:
+def with_parent(api: Api, target: Place, commit: str, machine: str) -> tuple[str, JsonObject]:
+    """The sentence of a commit, and its comparison with its first parent. Raises Failure."""
+    name, path = target.commit(commit), f"projects/{target.slug}"
+    details = {} if ".." in name else api.get(f"{path}/commits/{quote(name, safe='')}")
+    if not details.get("parents"):
         raise misused(f"{plain(commit)[:100]} is no single commit with a parent to be compared with")
-    return comparison
+    sha, summary = details["sha"], plain(details.get("summary", ""))  # older servers send no sentence
+    comparison = api.get(f"{path}/compare", base=details["parents"][0], head=sha, machine=machine or None)
+    return f"{sha[:12]}: {summary.rstrip('.')}." if summary else sentence_of(comparison), comparison
 
 
 def compared(comparison: JsonObject, all_rows: bool) -> Answer:
@@ -186,15 +189,7 @@ def paired(comparison: JsonObject, all_rows: bool) -> Answer:
 
 
 def sentence_of(comparison: JsonObject) -> str:
-    """How many rows have which verdict, and the largest change."""
-    rows = comparison["rows"]
-    line = f"{comparison['head'][:12]} against {comparison['base'][:12]}: {gates.verdict_line(rows, None)}"
-    largest = next((row for row in rows if row["verdict"] in ("worse", "better")), None)
-    return f"{line}; {in_words(largest)}." if largest else f"{line}."
-
-
-def in_words(row: JsonObject) -> str:
-    return f"{plain(row['benchmark'])} {row['metric']} {gates.change(row['ratio'])} is {row['verdict']}"
+    return line_of(comparison, comparison["rows"], None)
 
 
 def shortened(comparison: JsonObject, all_rows: bool) -> JsonObject:
@@ -202,20 +197,19 @@ def shortened(comparison: JsonObject, all_rows: bool) -> JsonObject:
     return {**comparison, "rows": rows}
 
 
-def reasons(comparison: JsonObject, sensitivity: list[JsonObject], changes: list[JsonObject]) -> list[str]:
-    """Sentences: the verdict, how small a change would have been seen, and what became of suspicions."""
-    sentences = [sentence_of(comparison)]
+def reasons(sensitivity: list[JsonObject], changes: list[JsonObject]) -> list[str]:
+    """Sentences: how small a change would have been seen, and what became of suspicions."""
     visible = sorted(row["smallest"] for row in sensitivity if row["smallest"] is not None)
     if visible:
-        sentences.append(
+        smallest = (
             f"Of {len(sensitivity)} series {len(visible)} show a change: the sharpest from {visible[0]:.1%} on, "
             f"the dullest from {visible[-1]:.1%}."
         )
     elif sensitivity:
-        sentences.append(f"It is not known yet how small a change its {len(sensitivity)} series show.")
+        smallest = f"It is not known yet how small a change its {len(sensitivity)} series show."
     else:
-        sentences.append("No series is watched there, so no alert can be raised.")
-    return sentences + [
+        smallest = "No series is watched there, so no alert can be raised."
+    return [smallest] + [
         f"{plain(change['benchmark'])} {change['metric']} is {change['status']} to have changed with this commit."
         for change in changes
     ]

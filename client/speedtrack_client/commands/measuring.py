@@ -159,12 +159,17 @@ def report(api: Api, document: JsonObject, rows: list[JsonObject], options: Opti
     gate = gates.gate_of(metric_rows, options.fail_on_regression)
     code = exit_of(gate)
     say_result(printer, document, gate, code)
+    for note in document.get("notes", []):
+        printer.say(f"note: {plain(note)}")
     show_rows(metric_rows, printer)
-    if document.get("summary"):
-        printer.line(f"{plain(document['summary'])}.")
-    printer.line(f"{document['head'][:12]} against {document['base'][:12]}: {gates.verdict_line(metric_rows, gate)}.")
+    printer.line(line_of(document, metric_rows, gate))
     append_summary(options, gates.summary(document, metric_rows, gate, page(api, f"p/{document['project']}/")))
     return code
+
+
+def line_of(document: JsonObject, rows: list[JsonObject], gate: JsonObject | None) -> str:
+    """Both commits, and what they are to each other."""
+    return f"{document['head'][:12]} against {document['base'][:12]}: {gates.answer(document, rows, gate)}."
 
 
 def rows_asked_for(rows: list[JsonObject], options: Options) -> list[JsonObject]:
@@ -267,7 +272,7 @@ def judge_measured(
         printer.json({**answer, "comparison": comparison, "gate": gate, "exit_code": int(code)})
     show_rows(rows, printer)
     if comparison:
-        printer.line(f"{comparison['head'][:12]} against {comparison['base'][:12]}: {gates.verdict_line(rows, gate)}.")
+        printer.line(line_of(comparison, rows, gate))
         append_summary(options, gates.summary({**comparison, "id": None}, rows, gate, page(api, f"p/{project.slug}/")))
     else:
         printer.line("Measured; it has no parent to be compared with.")

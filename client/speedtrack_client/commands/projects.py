@@ -53,7 +53,7 @@ def show_project(api: Api, project: JsonObject, printer: Printer) -> Exit:
     commits = [] if not project["synced_at"] else list(api.some(f"projects/{slug}/commits", most=1))
     runs = list(api.some(f"projects/{slug}/runs", most=MOST_LISTED, status="unfinished"))
     alerts = list(api.some(f"projects/{slug}/alerts", most=MOST_LISTED, status="open"))
-    newest = commits[0] if commits else None
+    newest = with_summary(api, slug, commits[0]) if commits else None
     if printer.as_json:
         printer.json({"project": project, "newest_commit": newest, "unfinished_runs": runs, "open_alerts": alerts})
     under_way = sum(run["status"] != "queued" for run in runs)
@@ -61,7 +61,10 @@ def show_project(api: Api, project: JsonObject, printer: Printer) -> Exit:
     if project["error"]:
         printer.line(f"The last look at its repository failed: {plain(project['error'])}")
     if newest:
-        printer.line(f"Newest commit: {newest['sha'][:12]} {plain(newest['subject'])} ({ago(newest['committed_at'])})")
+        printer.line(
+            f"Newest commit: {newest['sha'][:12]} {plain(newest['subject'])} ({ago(newest['committed_at'])})"
+            + f": {plain(newest['summary']).rstrip('.')}." * bool(newest["summary"])
+        )
     printer.line(f"Runs: {under_way} under way, {len(runs) - under_way} waiting. Open alerts: {len(alerts)}.")
     rows = [
         [str(run["id"]), run["status"], run["machine"], run["reason"], run["sha"][:12]] for run in runs[:SHOWN_RUNS]
@@ -70,6 +73,11 @@ def show_project(api: Api, project: JsonObject, printer: Printer) -> Exit:
         printer.line("")
     printer.table([">run", "status", "machine", "reason", "commit"], rows)
     return Exit.FINE
+
+
+def with_summary(api: Api, slug: str, commit: JsonObject) -> JsonObject:
+    """The commit with the sentence on what it did; older servers send none."""
+    return {**commit, "summary": api.get(f"projects/{slug}/commits/{commit['sha']}").get("summary", "")}
 
 
 def alerts(options: Options, printer: Printer) -> Exit:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from textwrap import shorten
 from typing import Any
 
 # Terminal escapes: control sequences, titles and links. The latter two end with their line at the latest.
@@ -49,6 +50,11 @@ def plain_json(document: str) -> str:
     if not UNSEEN_IN_JSON.search(document):
         return document
     return json.dumps(plain_values(json.loads(document)), separators=(",", ":"))
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text on one line of at most so many characters, cut between words."""
+    return shorten(text, longest, placeholder=" …", break_on_hyphens=False)
 
 
 def csv_cell(value: str) -> str:

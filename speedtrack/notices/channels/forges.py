@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from speedtrack.ground.texts.text import shortened
 from speedtrack.notices.channels.calls import OutgoingCall, Response, call, require_success
 from speedtrack.notices.models import Channel, CommitStatus
 
@@ -109,7 +110,7 @@ class Repository:
         document = {
             "state": forge.states.get(state, state),
             "target_url": url,
-            "description": description[: forge.longest_description],
+            "description": shortened(description, forge.longest_description),
             forge.context: context,
         }
         answer = self.ask("POST", f"/statuses/{sha}", document)

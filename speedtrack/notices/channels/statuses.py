@@ -13,9 +13,8 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 from django.urls import reverse
 
-from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
-from speedtrack.ground.texts.text import plain
+from speedtrack.judging import summaries
 from speedtrack.notices.models import Channel, CommitStatus, Outbox
 from speedtrack.projects.models import Position
 from speedtrack.runs.models import Reason, Run, Series
@@ -24,8 +23,8 @@ from speedtrack.runs.models import Status as RunStatus
 HEADS = 10  # newest commits of a branch that get a status: forges limit the number of statuses
 AGAIN_S = 15  # between two checks of a commit that is not settled
 AT_ONCE = 200  # commits per check
-LONGEST = 140
-LONGEST_NAME = 40  # characters of a benchmark's name
+LONGEST = 200  # characters that are stored; each forge has its own limit
+UNSETTLED = "Measured; changes that it may have caused are being measured again"
 
 State = CommitStatus.State
 MOVES: dict[str, set[str]] = {
@@ -102,17 +101,24 @@ def update_status(status: CommitStatus) -> None:
 
 
 def state_of(status: CommitStatus) -> tuple[str, str]:
-    """The state of the commit, and a sentence of at most LONGEST characters."""
+    """The state of the commit for its forge, and its sentence in at most LONGEST characters.
+
+    Alerts decide whether it fails, so what is muted does not. A pending status keeps its sentence, so that says nothing
+    of progress.
+    """
+    summary = summaries.summaries_of([status.commit_id], with_progress=False)[status.commit_id]
+    state = decided_state(status)
+    is_elsewhere = state == State.PENDING and summary.state != summaries.State.OPEN
+    return state, UNSETTLED if is_elsewhere else summary.within(LONGEST)
+
+
+def decided_state(status: CommitStatus) -> State:
     if alert := alert_naming(status):
-        return state_by_alert(alert)
+        return State.SUCCESS if alert.status == Alert.Status.EXPECTED else State.FAILURE
     runs = Run.objects.own().filter(project=status.channel.project_id, commit=status.commit_id)
-    if runs.unfinished().exists():
-        return State.PENDING, "waits for its machine, or is being measured"
-    if is_unsettled(status, runs):
-        return State.PENDING, "measured; suspected changes are being measured again"
-    if not runs.filter(status=RunStatus.SUCCEEDED).exists():
-        return State.ERROR, error_in_words(runs)
-    return State.SUCCESS, "measured: no slowdown was found"
+    if runs.unfinished().exists() or is_unsettled(status, runs):
+        return State.PENDING
+    return State.SUCCESS if runs.filter(status=RunStatus.SUCCEEDED).exists() else State.ERROR
 
 
 def is_unsettled(status: CommitStatus, runs: QuerySet[Run]) -> bool:
@@ -146,20 +152,6 @@ def slowdowns(alert: Alert) -> list[ChangePoint]:
     """The slowdowns of an alert, the worst first."""
     changes = [cp for cp in alert.change_points.select_related("series__benchmark") if cp.is_slowdown]
     return sorted(changes, key=lambda cp: cp.rank)
-
-
-def state_by_alert(alert: Alert) -> tuple[str, str]:
-    changes = list(alert.change_points.select_related("series__benchmark"))
-    where = f", {alert.cause}" if alert.width > 1 else ""
-    change = f"{headline(changes, LONGEST_NAME)}{where}"
-    if alert.status == Alert.Status.EXPECTED:
-        return State.SUCCESS, f"{change}, expected"[:LONGEST]
-    return State.FAILURE, f"{change}, measured again"[:LONGEST]
-
-
-def error_in_words(runs: QuerySet[Run]) -> str:
-    errors = runs.order_by("-pk").values_list("error", flat=True).first() or "its run was cancelled"
-    return f"not measured: {plain(errors).strip().partition(chr(10))[0]}"[:LONGEST]
 
 
 def page_of(status: CommitStatus) -> str:

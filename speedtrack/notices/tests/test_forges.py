@@ -103,7 +103,7 @@ def test_a_commit_that_is_slower_fails_once_it_is_settled_and_never_flaps(world:
     )
     last = forge.shown[shas[3], CONTEXT][-1]
     assert last["target_url"].endswith(f"/alerts/{alert.pk}/")
-    assert re.fullmatch(r"slower \+\d+\.\d%: get-p1, measured again", last["description"])
+    assert re.fullmatch(r"Slower \+\d+\.\d%: get-p1, confirmed", last["description"])
 
 
 def test_a_persons_decision_changes_the_status(world: World, forge: Forge, django_user_model: Any) -> None:
@@ -123,7 +123,7 @@ def test_a_commit_that_cannot_be_measured_is_an_error_with_the_reason(world: Wor
     queue.fail(world.machine, run.pk, Failure(token=run.lease_token, kind="permanent", error="build failed\nlog"))
     report()
     assert forge.states(sha)[-1] == ("failed" if forge.kind == "gitlab" else "error")
-    assert forge.shown[sha, CONTEXT][-1]["description"] == "not measured: build failed"
+    assert forge.shown[sha, CONTEXT][-1]["description"] == "Not measured: build failed"
 
 
 def test_only_the_newest_commits_of_a_push_are_watched(world: World, forge: Forge) -> None:

@@ -1,9 +1,14 @@
-"""What an address names among what there is."""
+"""What an address names among what there is, and the machines of a project."""
 
 from collections.abc import Iterable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Count, Exists, OuterRef, Q
 from django.http import Http404
+
+from speedtrack.projects.models import Project
+from speedtrack.runs.models import Machine, Series
 
 
 class Named(Protocol):
@@ -20,3 +25,27 @@ def named_or_default(kind: str, name: str | None, among: Iterable[N], default: s
     if name and name not in by_name:
         raise Http404(f"There is no {kind} {name!r} here: there are {', '.join(by_name) or 'none'}.")
     return by_name.get(name or default) or next(iter(by_name.values()), None)
+
+
+def machines_of(project: Project) -> list[Machine]:
+    """Machines that measure the project or have measured it.
+
+    Those with series come first, those without a runner last. ``outside_metrics``: the keys of the project's metrics
+    from outside there, the most frequent first. Of machines without a runner, those with most metrics come first: the
+    first by name is often only a try.
+    """
+    series = Series.objects.filter(project=project, machine=OuterRef("pk"))
+    outside = series.filter(metric__contains="--").order_by().values("metric").annotate(count=Count("pk"))
+    machines = Machine.objects.defer("facts").annotate(
+        has_series=Exists(series), outside_metrics=ArraySubquery(outside.order_by("-count", "metric").values("metric"))
+    )
+    project_machines = machines.filter(Q(projects=project) | Q(has_series=True)).distinct()
+    listing: list[Any] = list(project_machines.order_by("-has_series", "outside", "name"))
+    return sorted(
+        listing,
+        key=lambda machine: (
+            not machine.has_series,
+            machine.outside,
+            machine.outside and -len(machine.outside_metrics),
+        ),
+    )

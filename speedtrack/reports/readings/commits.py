@@ -13,8 +13,9 @@ from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.judging.facts import CommitFacts, facts_of
 from speedtrack.judging.judge import Neighbour
-from speedtrack.judging.summaries import CommitFacts, Summary, facts_of, summary_of
+from speedtrack.judging.summaries import Summary, summary_of
 from speedtrack.projects.models import Branch, Commit, Tag
 from speedtrack.projects.releases import version_of
 from speedtrack.reports.readings.alerts import for_banners
@@ -135,7 +136,7 @@ def read(
         machine=machine.name if machine and results else None,
         measured=results,
         points=points,
-        ladders=sorted({one.ladder for one in facts.series if one.ladder}),
+        ladders=sorted({series.ladder for series in facts.series if series.ladder}),
         runs=runs,
         waiting=standing.why_wait(runs),
         alerts=alerts_of(commit),
@@ -147,7 +148,7 @@ def machines_of(facts: CommitFacts) -> list[MeasuringMachine]:
 
     Of the others, the one with most results comes first: the first by name is often only a try.
     """
-    counts = Counter((one.is_outside, one.machine) for one in facts.series)
+    counts = Counter((series.is_outside, series.machine) for series in facts.series)
     ordered = sorted(counts, key=lambda machine: (machine[0], machine[0] and -counts[machine], machine[1]))
     return [MeasuringMachine(name) for _, name in ordered]
 

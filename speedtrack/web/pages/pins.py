@@ -14,10 +14,10 @@ from speedtrack.accounts.models import MOST_PINS, Pin
 from speedtrack.alerts.lines.linecolumns import columns
 from speedtrack.ground.texts.text import UNSTORABLE
 from speedtrack.projects.models import Project
+from speedtrack.reports.readings.comparisons import ComparisonReading, read
 from speedtrack.runs.scheduling import states
 from speedtrack.web.pages import changes
-from speedtrack.web.pages.compare import page as compare_page
-from speedtrack.web.pages.compare.page import ComparePage
+from speedtrack.web.pages.compare.page import sides_asked
 from speedtrack.web.pages.project.board import PlottedChange, SmallPlot
 from speedtrack.web.pages.project.columns import Mark
 from speedtrack.web.pages.project.grid import clean_values, newest_line
@@ -79,7 +79,7 @@ class ShownPin:
     pin: Pin
     target: Target | None
     chart: ChartOnBoard | None = None
-    comparison: ComparePage | None = None
+    comparison: ComparisonReading | None = None
     problem: str = ""
 
     @property
@@ -157,8 +157,8 @@ def plotted(point: Any, view: View) -> PlottedChange:
 
 
 def comparison_of(target: Target, access: Access) -> dict[str, Any]:
-    page = compare_page.outline(target.slug, target.query, access)
-    return {"comparison": page} if page.sides else {"problem": "Nothing can be compared yet."}
+    sides = sides_asked(target.slug, target.query, access)
+    return {"comparison": read(sides)} if sides else {"problem": "Nothing can be compared yet."}
 
 
 LOADED: dict[str, Callable[[Target, Access], dict[str, Any]]] = {"timeline": chart_of, "compare": comparison_of}

@@ -16,11 +16,11 @@ from speedtrack.judging.sides import ComparedRow, compared_rows, total_of_rows
 from speedtrack.judging.totals import Total
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import Version, version_of
-from speedtrack.reports.readings.choices import named_or_default
+from speedtrack.reports.readings.choices import machines_of, named_or_default
 from speedtrack.runs.models import Machine, Run, Series, Status
 from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.charts.linecharts import MOST_LINES, LineChart, chart_over_names, measured_value
-from speedtrack.web.scope import machines_of, metrics_of, project_or_404, usual_metric
+from speedtrack.web.scope import metrics_of, project_or_404, usual_metric
 
 MOST_RELEASES = 200
 

@@ -11,10 +11,10 @@ from django.utils.safestring import SafeString, mark_safe
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.judging.sides import ComparedRow
+from speedtrack.reports.readings.sides import NearCommit
 from speedtrack.web.addresses import commit_path, timeline_path
 from speedtrack.web.drawing.small.plots import FOREST_WIDTH, Whisker
 from speedtrack.web.pages.compare.page import ComparePage
-from speedtrack.web.pages.compare.sides import NearCommit
 from speedtrack.web.pages.releases import BenchmarkTable, ReleaseCell, ReleasesPage
 from speedtrack.web.pages.running.duels import Duel
 from speedtrack.web.pages.story.page import StoryPage

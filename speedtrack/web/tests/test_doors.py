@@ -139,7 +139,7 @@ def test_certain_changes_are_entries_and_suspicions_are_not(client: Client, slow
     made, alert = slow
     Project.objects.update(name="a & b\x01 <c>")
     (title,) = titles(client, "/p/kvd/changes.atom")
-    assert title.startswith("slower +20.1%") and "(confirmed)" in title
+    assert title == "Slower +20.1%: get-p1 and 1 more, confirmed"
     content = client.get("/p/kvd/changes.atom").content.decode()
     assert f"/alerts/{alert.pk}/" in content and made.commit(5).short in content and "<script>" not in content
     ChangePoint.objects.update(status="suspected", alert=None)

@@ -60,7 +60,8 @@ def test_others_private_projects_are_absent(kvd: World) -> None:
     assert mine(ada) == []
 
 
-def test_a_pull_request_by_its_pairs(kvd: World) -> None:
+def offered(kvd: World) -> tuple[Client, str]:
+    """Ada with an approved pull request, and its head."""
     repository = kvd.repository
     repository.git("checkout", "--quiet", "--detach")
     sha = repository.commit("What Ada offers")
@@ -71,7 +72,11 @@ def test_a_pull_request_by_its_pairs(kvd: World) -> None:
     )
     pullrequests.approve(pull, sha, None)
     pullrequests.plan_approved()
-    ada = login("ada", "ada@example.org")
+    return login("ada", "ada@example.org"), sha
+
+
+def test_a_pull_request_by_its_pairs(kvd: World) -> None:
+    ada, sha = offered(kvd)
     ((head, waits),) = mine(ada)
     assert head == sha and waits.startswith("Being measured in pairs. Machine kvd-m1")
     kvd.slow.add(sha)

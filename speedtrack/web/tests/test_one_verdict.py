@@ -14,16 +14,20 @@ from speedtrack.accounts.access import ANYBODY, Access
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, CommitComparison
 from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.judging.evidence import TwoSides
 from speedtrack.judging.judge import judge, judge_neighbours
 from speedtrack.judging.points import Place
+from speedtrack.judging.summaries import State, Summary
 from speedtrack.judging.verdicts import Basis, Ruling
 from speedtrack.notices import mail
-from speedtrack.notices.models import Outbox
+from speedtrack.notices.channels import statuses
+from speedtrack.notices.models import Channel, CommitStatus, Outbox
 from speedtrack.projects.models import Tag
-from speedtrack.runs.models import Build, Measurement, Samples, Series
+from speedtrack.runs.models import Build, Machine, Measurement, PairedComparison, Run, Samples, Series
 from speedtrack.tests import builders
 from speedtrack.web.pages.sharing import badges, cards
+from speedtrack.web.tests.test_mine import mine, offered
 from speedtrack.web.tests.world import CPU, World, counted, html_of
 
 COLOURED = re.compile(r'class="(number )?(change|answer|delta) (worse|better)"')
@@ -113,7 +117,7 @@ def test_all_surfaces_write_the_change_alike(client: Client, slow: tuple[World, 
     mailed, _ = mail.alert_message(row).alternatives[0]
     assert f"! Slower {text}</strong>" in " ".join(str(mailed).split())
     assert f"slower {text}" in client.get("/p/kvd/alerts.atom").content.decode()
-    assert f"slower {text}" in client.get("/p/kvd/changes.atom").content.decode()
+    assert f"Slower {text}" in client.get("/p/kvd/changes.atom").content.decode()
     assert cards.alert_card(alert.pk).fact.startswith(f"slower {text}")
     for page in ("/", "/p/kvd/", f"/alerts/{alert.pk}/", f"/p/kvd/c/{made.shas[5]}/"):
         assert f"slower {text}" in html_of(client.get(page)), page
@@ -124,6 +128,61 @@ def test_all_surfaces_write_the_change_alike(client: Client, slow: tuple[World, 
             f"| {numbers.change(row['ratio'])} | {numbers.change_interval(row['ratio'], row['low'], row['high'])} |"
             in note
         )
+
+
+def sentences(client: Client, made: World, place: int) -> dict[str, str]:
+    """By face: what it says of a commit, which the one before it is the base of."""
+    sha, own = made.shas[place], made.commit(place)
+    title = re.compile(r'class="verdictline [a-z]+"> ?<strong>(.*?)</strong>')
+    ends = {"base": made.shas[place - 1], "head": sha}
+    comparison = read(client, "/api/v1/projects/kvd/compare", **ends)
+    note = gates.summary(comparison, api_rows(client, made, place - 1, place), None, "https://example.org")
+    feed = client.get("/p/kvd/changes.atom").content.decode()
+    return {
+        "commit page": title.findall(html_of(client.get(f"/p/kvd/c/{sha}/")))[0],
+        "commit page's document": read(client, f"/p/kvd/c/{sha}.json")["summary"],
+        "commit in the API": read(client, f"/api/v1/projects/kvd/commits/{sha}")["summary"],
+        "compare page": title.findall(html_of(client.get("/p/kvd/compare/", ends)))[0],
+        "comparison in the API": comparison["summary"],
+        "client": gates.answer(comparison, comparison["rows"], None),
+        "client's Markdown": note.partition("\n")[0].removeprefix("### SpeedTrack: "),
+        "feed of changes": re.findall(r"<entry>\s*<title>(.*?)</title>", feed)[0],
+        "status at a forge": statuses.state_of(CommitStatus(channel=Channel(project=made.project), commit=own))[1],
+    }
+
+
+def test_all_faces_say_one_sentence_of_a_commit(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    assert set(sentences(client, made, 5).values()) == {"Slower +20.1%: get-p1 and 1 more, confirmed"}
+    calm = sentences(client, made, 3)
+    calm.pop("feed of changes")  # it tells of the commit that changed something
+    of_sides = {calm.pop(face) for face in ("compare page", "comparison in the API", "client", "client's Markdown")}
+    assert of_sides == {"No change in 2 benchmarks"}
+    assert set(calm.values()) == {"No change in 2 benchmarks; 3.1% or more would be seen within 4 commits"}
+
+
+def test_all_faces_say_one_sentence_of_a_pull_request(kvd: World) -> None:
+    ada, sha = offered(kvd)
+    kvd.slow.add(sha)
+    kvd.measure()
+    run = Run.objects.get(commit__sha=sha)
+    asked = PairedComparison.objects.create(
+        project=kvd.project, head_name=sha, base_name="main", head=run.commit, base=run.base, planned_at=run.created
+    )
+    asked.runs.add(run)
+    faces = {
+        "my pushes": mine(ada)[0][1],
+        "pull requests' page": re.findall(r'verdictline worse"> ?<strong>(.*?)<', html_of(ada.get("/p/kvd/pulls/")))[0],
+        "API": read(ada, f"/api/v1/projects/kvd/comparisons/{asked.pk}")["summary"],
+    }
+    assert set(faces.values()) == {"Slower +19.9%: set-p1 and 1 more, by pairs"}
+
+
+def test_a_sentence_is_cut_at_a_word_within_the_limit_of_a_forge() -> None:
+    name = "a-benchmark-with-a-very-long-name-that-somebody-gave-it"
+    summary = Summary(State.WORSE, f"Slower +20.1%: {name} and 1 more; faster −5.0%: {name}, confirmed, fixed since")
+    assert summary.within(140) == f"Slower +20.1%: {name} and 1 more; faster −5.0%: …"
+    assert summary.within(255) == summary.sentence
 
 
 @pytest.mark.parametrize("state", ["expected", "fixed"])
@@ -145,6 +204,36 @@ def test_a_settled_alert_is_red_nowhere(client: Client, slow: tuple[World, Alert
     assert cards.alert_card(alert.pk).look == "settled"
     (change,) = {change["look"] for change in read(client, f"/p/kvd/timeline/get-p1/{CPU}.json")["changes"]}
     assert change == "settled"
+
+
+def on_another(made: World, name: str, place: int, count: int) -> None:
+    """Give a commit ``count`` results of another machine, in copies of a series with other metrics."""
+    machine, _ = Machine.objects.get_or_create(name=name)
+    point = Measurement.objects.filter(commit=made.commit(place), paired=False, series__metric=CPU).order_by("pk")[0]
+    for metric in [*METRICS][:count]:
+        names = {"project": made.project, "benchmark": point.series.benchmark, "environment": point.series.environment}
+        series, _ = Series.objects.get_or_create(machine=machine, metric=metric, **names)
+        point.pk, point.series = None, series
+        point.save()
+
+
+def test_page_and_api_choose_the_machine_with_most_to_compare(client: Client, kvd: World) -> None:
+    """Of both sides: however much a machine measured of one of them, only what it measured of both is compared."""
+    on_another(kvd, "a-busy-one", 0, 12)
+    on_another(kvd, "a-busy-one", 3, 1)
+    ends = {"base": kvd.shas[0], "head": kvd.shas[3]}
+    page, api = read(client, "/p/kvd/compare.json", **ends), read(client, "/api/v1/projects/kvd/compare", **ends)
+    assert page["machine"] == api["machine"] == "kvd-m1" and len(page["rows"]) == len(api["rows"]) == 4
+
+
+def test_a_gate_on_a_named_machine_does_not_pass_on_another(client: Client, kvd: World) -> None:
+    """The page shows what another machine measured, and says so; a program has asked for this one."""
+    on_another(kvd, "a-busy-one", 0, 12)
+    ends = {"base": kvd.shas[0], "head": kvd.shas[3], "machine": "a-busy-one"}
+    page, api = read(client, "/p/kvd/compare.json", **ends), read(client, "/api/v1/projects/kvd/compare", **ends)
+    assert page["machine"] == "kvd-m1" and "a-busy-one has not measured the head" in page["notes"][0]
+    assert api["machine"] is api["head_side"]["machine"] is None and api["base_side"]["machine"] == "a-busy-one"
+    assert api["rows"] == [] and len(api["only_base"]) == 12
 
 
 def test_the_surfaces_agree_on_generated_values(client: Client, kvd: World) -> None:

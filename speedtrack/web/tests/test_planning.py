@@ -309,7 +309,7 @@ def test_a_head_of_a_pull_request_is_approved_on_the_page(ada: Client, kvd: Worl
     kvd.shas.append(sha)
     kvd.measure()
     page = html_of(ada.get("/p/kvd/pulls/"))
-    assert "approved by ada" in page and "+20" in page and "differ:" in page
+    assert "approved by ada" in page and "<strong>Slower +20" in page and ", by pairs</strong>" in page
     assert "approved" in said("pulls", "kvd")
     ada.logout()
     assert "Approve" not in html_of(ada.get("/p/kvd/pulls/"))

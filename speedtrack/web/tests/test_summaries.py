@@ -7,7 +7,8 @@ from django.test import Client
 from django.utils import timezone
 
 from speedtrack.alerts.models import Alert
-from speedtrack.judging.summaries import SeriesAtCommit, State, Summary, seen_by, summaries_of
+from speedtrack.judging.facts import SeriesAtCommit
+from speedtrack.judging.summaries import State, Summary, seen_by, summaries_of
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Deferral, Machine, Run, Series
 from speedtrack.runs.queue import queue

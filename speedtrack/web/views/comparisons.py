@@ -17,6 +17,7 @@ from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.operations import runs
 from speedtrack.operations.performing import Actor, Done
+from speedtrack.reports.readings.sides import BothSides, ComparedSide
 from speedtrack.runs.models import Run
 from speedtrack.runs.queue import estimates
 from speedtrack.runs.scheduling import standing
@@ -24,7 +25,6 @@ from speedtrack.web import scope
 from speedtrack.web.pages import latency as latency_page
 from speedtrack.web.pages.compare import document
 from speedtrack.web.pages.compare import page as compare_page
-from speedtrack.web.pages.compare.sides import BothSides, ComparedSide
 from speedtrack.web.pages.running import duels, tries
 from speedtrack.web.requests.formats import format_or_404, values_response
 from speedtrack.web.requests.operating import actor_of, perform
@@ -40,7 +40,7 @@ def compare(request: HttpRequest, slug: str) -> HttpResponse:
     is_summary = request.GET.get("part") == "summary"
     page = compare_page.load(slug, request.GET, access_of(request), SUMMARY_ROWS if is_summary else None)
     template = "web/compare_summary.html" if is_summary else "web/compare.html"
-    duel = None if is_summary else duels.duel_among(page.found.runs, access_of(request))
+    duel = None if is_summary else duels.duel_among(page.between.runs, access_of(request))
     return render(request, template, {"page": page, "project": page.project, "duel": duel})
 
 

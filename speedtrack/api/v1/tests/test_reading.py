@@ -1,5 +1,6 @@
 """Everything that pages show is read by programs, in pages, with few queries, and by those only who may."""
 
+import json
 import re
 from typing import Any
 
@@ -12,8 +13,10 @@ from speedtrack.accounts.models import Role, Scope
 from speedtrack.alerts.models import Alert, Bisection, Mute
 from speedtrack.alerts.triage import muting
 from speedtrack.alerts.triage.muting import MuteRequest
+from speedtrack.api.tests.test_golden import shape
 from speedtrack.api.v1.published.pages import schema
 from speedtrack.api.v1.tests.conftest import Program, evidence_of, program
+from speedtrack.processes.devstack import BASE_DIR
 from speedtrack.projects.models import Annotation, Branch, Project, Tag
 from speedtrack.runs import packing
 from speedtrack.runs.models import Import, Measurement, PairedComparison, Profile, Result, Run, Series
@@ -171,6 +174,11 @@ def test_head_is_answered_like_get_without_a_body(kvd: World, anybody: Program) 
     assert anybody.call("HEAD", "projects/kvd/results").status_code == 405
 
 
+def shape_of(comparison: Any) -> Any:
+    """The comparison with the first of its rows and totals."""
+    return shape({**comparison, "rows": comparison["rows"][:1], "totals": comparison["totals"][:1]})
+
+
 def test_comparison(slow: tuple[World, Alert], anybody: Program) -> None:
     made, _ = slow
     found = anybody.read(f"projects/kvd/compare?base={made.shas[0]}&head=main")
@@ -178,6 +186,9 @@ def test_comparison(slow: tuple[World, Alert], anybody: Program) -> None:
     worst = found["rows"][0]
     assert (worst["benchmark"], worst["metric"], worst["verdict"]) == ("get-p1", CPU, "worse")
     assert 1.15 < worst["low"] < worst["ratio"] < worst["high"] < 1.25
+    assert found["summary"] == "Slower +20.0%: get-p1 and 1 more, in single measurements"
+    golden = json.loads((BASE_DIR / "client" / "tests" / "golden" / "compare.v2.json").read_text())
+    assert shape_of(found) == shape_of(golden), "the client is tested with this document"
     problem = anybody.refused("GET", "projects/kvd/compare?base=nothing&head=main")
     assert problem["errors"] == [{"parameter": "base", "detail": "kvd has no branch, tag or commit 'nothing'"}]
 

@@ -14,11 +14,12 @@ from speedtrack.alerts.triage.measuring import NotMeasurable
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED, Metric
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet
 from speedtrack.projects.models import Commit, Project
+from speedtrack.reports.readings.choices import machines_of
+from speedtrack.reports.readings.sides import places_of
 from speedtrack.runs.models import Machine, Run
 from speedtrack.stats.comparing.bisect import CommitRange
 from speedtrack.web.pages.alerting.narrowing import MARKS, MEANINGS, MOST, PathCommit, PathRow
-from speedtrack.web.pages.compare.sides import places_of
-from speedtrack.web.scope import machines_of, project_or_404
+from speedtrack.web.scope import project_or_404
 
 NEWEST = 30  # bisections of a list
 Answer = BisectionAnswer.Answer

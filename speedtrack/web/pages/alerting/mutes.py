@@ -9,9 +9,10 @@ from speedtrack.alerts.triage import muting
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Project
+from speedtrack.reports.readings.choices import machines_of
 from speedtrack.runs.models import Machine
 from speedtrack.web.addresses import metric_given
-from speedtrack.web.scope import machines_of, watched_metrics
+from speedtrack.web.scope import watched_metrics
 
 DAYS = 14  # the default duration of a mute
 ENDED = 20  # the newest mutes that have ended

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -13,18 +13,17 @@ from speedtrack.accounts.access import Access
 from speedtrack.alerts.pairs.counts import FunctionTable
 from speedtrack.alerts.triage.measuring import MOST_BENCHMARKS
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.judging.points import CommitOnMachine
-from speedtrack.judging.sides import Between, ComparedRow, compare_sides
+from speedtrack.judging.sides import Between, ComparedRow
 from speedtrack.judging.totals import Total
-from speedtrack.judging.verdicts import DIFFERING, ORDER, Ruling
+from speedtrack.judging.verdicts import ORDER, Ruling
 from speedtrack.projects.models import Project
+from speedtrack.reports.readings.comparisons import ComparisonReading, read
+from speedtrack.reports.readings.sides import AskedSides, BothSides, ComparedSide, sides_of
 from speedtrack.runs.models import Machine, Run, Status
 from speedtrack.web import forges
 from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.small.plots import Forest
 from speedtrack.web.pages.compare import details
-from speedtrack.web.pages.compare.details import Difference
-from speedtrack.web.pages.compare.sides import AskedSides, BothSides, ComparedSide, sides_of
 from speedtrack.web.pages.latency import LatencyCurves
 
 SHOWN, FILTERED = 10, 100  # rows, unless all are asked for; of those that filters select
@@ -63,18 +62,14 @@ class PairedChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class ComparePage:
-    """``rows``: those that fit the filters, ``shown`` the first of them. ``differences``: besides the commits."""
+    """``rows``: those that fit the filters, ``shown`` the first of them."""
 
-    project: Project
+    reading: ComparisonReading
     query: QueryDict
-    sides: BothSides | None
     filters: RowFilters
-    found: Between = field(default_factory=lambda: Between([]))
     rows: list[ComparedRow] = field(default_factory=list)
     shown: list[ComparedRow] = field(default_factory=list)
     forest: Forest | None = None
-    totals: list[Total] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)
     latency: LatencyCurves | None = None
     most_benchmarks: int = MOST_BENCHMARKS
     functions: list[FunctionTable] = field(default_factory=list)
@@ -82,19 +77,31 @@ class ComparePage:
     ladders: list[str] = field(default_factory=list)  #: those that both sides were measured on, by name
 
     @property
+    def project(self) -> Project:
+        return self.reading.project
+
+    @property
+    def sides(self) -> BothSides | None:
+        return self.reading.sides
+
+    @property
+    def between(self) -> Between:
+        return self.reading.between
+
+    @property
     def metrics(self) -> list[Metric]:
-        return METRICS.among(row.metric.name for row in self.found.rows)
+        return METRICS.among(row.metric.name for row in self.between.rows)
 
     @property
     def verdicts(self) -> list[tuple[str, int]]:
         """(verdict, number of rows) of each usual verdict, and of each other one that there is."""
-        counts = Counter(row.verdict for row in self.found.rows)
+        counts = Counter(row.verdict for row in self.between.rows)
         return [(str(name), counts[name]) for name in ORDER if counts[name] or name in USUAL]
 
     @property
     def totals_by_verdict(self) -> list[tuple[Total, list[tuple[str, int]]]]:
         """The totals, each with its (verdict, number of rows)."""
-        return [(total, [(name, total.counts[name]) for name, _ in self.verdicts]) for total in self.totals]
+        return [(total, [(name, total.counts[name]) for name, _ in self.verdicts]) for total in self.between.totals]
 
     @property
     def main_totals(self) -> list[tuple[Total, list[tuple[str, int]]]]:
@@ -106,19 +113,8 @@ class ComparePage:
         return [entry for entry in self.totals_by_verdict if entry not in self.main_totals]
 
     @property
-    def differing(self) -> list[tuple[str, int]]:
-        """(verdict, number of rows) of the verdicts that rows differ by."""
-        return [(name, count) for name, count in self.verdicts if name in DIFFERING and count]
-
-    @property
-    def largest(self) -> ComparedRow | None:
-        """The largest difference, of a main metric if one differs; None if nothing does."""
-        row = min(self.found.rows, key=weight, default=None)
-        return row if row and row.verdict in DIFFERING else None
-
-    @property
     def benchmarks(self) -> list[str]:
-        return sorted({row.benchmark for row in self.found.rows})
+        return sorted({row.benchmark for row in self.between.rows})
 
     @property
     def named_sides(self) -> list[tuple[str, ComparedSide]]:
@@ -174,21 +170,21 @@ class ComparePage:
 
     @property
     def doubtful(self) -> int:
-        return sum(bool(row.doubts) for row in self.found.rows)
+        return sum(bool(row.doubts) for row in self.between.rows)
 
     @property
     def paired(self) -> int:
-        return sum(bool(row.pairs) for row in self.found.rows)
+        return sum(bool(row.pairs) for row in self.between.rows)
 
     @property
     def unfinished(self) -> Run | None:
         """The paired run of both commits that waits or is being measured; None without one."""
-        return next((run for run in self.found.runs if not run.done), None)
+        return next((run for run in self.between.runs if not run.done), None)
 
     @property
     def choices(self) -> list[PairedChoice]:
         """The benchmarks that may be measured again, the most interesting first; the first few are selected."""
-        ranked = sorted(self.found.rows, key=lambda row: (row.look == "same", row.verdict == "same"))
+        ranked = sorted(self.between.rows, key=lambda row: (row.look == "same", row.verdict == "same"))
         differing = {row.benchmark for row in ranked if row.verdict != "same"}
         names = dict.fromkeys(row.benchmark for row in ranked)
         return [
@@ -198,7 +194,7 @@ class ComparePage:
 
     @property
     def measured_runs(self) -> list[Run]:
-        return [run for run in self.found.runs if run.status == Status.SUCCEEDED]
+        return [run for run in self.between.runs if run.status == Status.SUCCEEDED]
 
     @property
     def same_commit(self) -> bool:
@@ -213,44 +209,32 @@ class ComparePage:
         return sides.base.project == sides.head.project
 
 
-def outline(slug: str, query: QueryDict, access: Access) -> ComparePage:
-    """Both sides that an address names and what they are to each other, without rows.
-
-    Raises Http404 for a name that does not exist.
-    """
-    sides, filters = sides_asked(slug, query, access), filters_of(query)
-    project = sides.head.project if sides else Project.objects.get(slug=slug)
-    comparison = between_sides(sides) if sides and sides.are_measured else Between([])
-    return ComparePage(project, query, sides, filters, comparison)
-
-
 def load(slug: str, query: QueryDict, access: Access, most_rows: int | None = None) -> ComparePage:
     """The page that an address names. Raises Http404 for a name that does not exist."""
-    page = outline(slug, query, access)
-    sides, filters, comparison = page.sides, page.filters, page.found
-    if sides is None or not sides.are_measured:
-        return page
-    rows = sorted((row for row in comparison.rows if filters.fits(row)), key=weight)
+    sides = sides_asked(slug, query, access)
+    filters = filters_of(query)
+    if sides is None:
+        return ComparePage(ComparisonReading(Project.objects.get(slug=slug)), query, filters)
+    reading = read(sides)
+    comparison = reading.between
+    if not sides.are_measured:
+        return ComparePage(reading, query, filters)
+    rows = [row for row in comparison.rows if filters.fits(row)]
     shown_rows = rows if filters.all_rows else rows[: most_rows or (FILTERED if filters.active else SHOWN)]
     benchmark = details.chosen_benchmark(comparison.rows, query.get("benchmark", ""))
     documents = details.documents_of(benchmark, comparison)
-    return replace(
-        page,
+    return ComparePage(
+        reading=reading,
+        query=query,
+        filters=filters,
         rows=rows,
         shown=shown_rows,
         forest=Forest.of([(row.ratio, row.low, row.high) for row in shown_rows], clipped=True),
-        totals=comparison.totals,
-        differences=details.differences(sides, comparison.rows),
         latency=details.latency_of(benchmark, documents, sides),
         functions=details.functions_of(benchmark, documents, sides),
         shared=shared_machine(sides),
         ladders=details.ladders_of(comparison.rows),
     )
-
-
-def weight(row: ComparedRow) -> tuple[bool, bool]:
-    """The sort key: what differs comes first, of this the metrics that may raise alerts."""
-    return row.verdict not in DIFFERING, not row.metric.watched
 
 
 def without_former_base(query: QueryDict) -> QueryDict:
@@ -281,14 +265,6 @@ def shared_machine(sides: BothSides) -> Machine | None:
     preferred = sides.head.machine
     return next(
         (machine for machine in machines if preferred and machine.pk == preferred.pk), next(iter(machines), None)
-    )
-
-
-def between_sides(sides: BothSides) -> Between:
-    base, head = sides.base, sides.head
-    assert base.machine and head.machine
-    return compare_sides(
-        CommitOnMachine(base.commit.pk, base.machine.pk), CommitOnMachine(head.commit.pk, head.machine.pk)
     )
 
 

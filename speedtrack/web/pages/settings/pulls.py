@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from django.http import Http404
 
 from speedtrack.judging.pulls import PairedJudgement, judge_pulls
-from speedtrack.judging.verdicts import DIFFERING
+from speedtrack.judging.summaries import Summary, pull_summary
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs.models import Approval, Run
 from speedtrack.runs.planning import pullrequests
+from speedtrack.runs.scheduling import standing
 
 SHOWN = 50  # pull requests
 ENDED = 20  # closed ones that were measured
@@ -22,11 +23,8 @@ class PullRow:
     approval: Approval | None
     is_current: bool
     runs: list[Run]
-    answers: list[PairedJudgement]
-
-    @property
-    def differing(self) -> list[PairedJudgement]:
-        return [row for row in self.answers if row.judgement.verdict in DIFFERING]
+    judgements: list[PairedJudgement]
+    summary: Summary | None  #: None until its runs are planned
 
 
 @dataclass(frozen=True)
@@ -53,4 +51,6 @@ def row_of(pull: PullRequest) -> PullRow:
     approval = pull.approvals.select_related("by", "head", "base").order_by("-pk").first()
     runs = pullrequests.runs_of(approval) if approval else []
     is_current = approval is not None and approval.head_sha == pull.head_sha
-    return PullRow(pull, approval, is_current, runs, judge_pulls(runs) if runs else [])
+    judgements = judge_pulls(runs) if runs else []
+    summary = pull_summary(judgements, runs, standing.why_wait(runs)) if runs else None
+    return PullRow(pull, approval, is_current, runs, judgements, summary)

@@ -108,10 +108,12 @@ def project_card(slug: str) -> LinkPicture:
 def compare_card(slug: str, query: QueryDict, access: Access) -> LinkPicture:
     """The ratios of one metric, sorted by size; those that differ are marked."""
     page = compare_page.load(slug, query, access)
-    if page.sides is None or not page.totals:
+    if page.sides is None or not page.between.totals:
         return LinkPicture(SITE, visible(page.project.name), "compared", "not measured yet", "same", [])
-    total = next((candidate for candidate in page.totals if candidate.metric.name == HEADLINE), page.totals[0])
-    rows = sorted((row for row in page.found.rows if row.metric == total.metric), key=lambda row: row.ratio)
+    total = next(
+        (candidate for candidate in page.between.totals if candidate.metric.name == HEADLINE), page.between.totals[0]
+    )
+    rows = sorted((row for row in page.between.rows if row.metric == total.metric), key=lambda row: row.ratio)
     base, head = page.sides.labels
     mean = f"{numbers.change(total.mean.ratio)} in the mean, " if total.mean else ""
     return LinkPicture(

@@ -15,12 +15,12 @@ from speedtrack.judging.totals import Total
 from speedtrack.judging.verdicts import ORDER, Ruling, words_of
 from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.reports.readings.choices import named_or_default
+from speedtrack.reports.readings.comparisons import between_sides
+from speedtrack.reports.readings.sides import AskedSides, BothSides, measured_by, sides_of
 from speedtrack.runs.models import Machine
 from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.small.plots import Forest, Whisker
 from speedtrack.web.pages import changes, releases
-from speedtrack.web.pages.compare.page import between_sides
-from speedtrack.web.pages.compare.sides import AskedSides, BothSides, measured_by, sides_of
 from speedtrack.web.scope import project_or_404, usual_metric
 
 LARGEST = 5  # losses, and gains

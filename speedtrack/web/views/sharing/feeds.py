@@ -21,6 +21,7 @@ from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.ground.texts.text import plain
+from speedtrack.judging.summaries import summaries_of
 from speedtrack.judging.verdicts import way_of
 from speedtrack.projects.models import Project
 from speedtrack.web import scope
@@ -115,13 +116,12 @@ class ChangesFeed(FeedOfChanges):
         self.title = f"{xml_text(project.name)}: changes"
 
     def items(self) -> list[ChangeGroup]:
+        self.summaries = summaries_of({group.commit.pk for group in self.groups}, with_progress=False)
         return self.groups
 
     def item_title(self, item: ChangeGroup) -> str:
-        worst = item.worst
-        further = f" and {len(item.points) - 1} more" if len(item.points) > 1 else ""
-        effect = numbers.effect(worst.metric, worst.is_slowdown)
-        return xml_text(f"{effect} {numbers.change(worst.ratio)} {worst.series.benchmark.name}{further} ({item.state})")
+        """The sentence of its commit."""
+        return xml_text(self.summaries[item.commit.pk].sentence)
 
     def item_description(self, item: ChangeGroup) -> str:
         """The summary, which is HTML in Django's feeds."""

@@ -1,9 +1,9 @@
-"""Find the two commits that an address names, and the machines on which they were measured."""
+"""The two sides of a comparison: the commits that an address names, and the machines that measured them."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -14,8 +14,7 @@ from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines import lines
 from speedtrack.projects.models import Commit, Position, Project, Tag
 from speedtrack.projects.releases import version_of
-from speedtrack.reports.readings.choices import named_or_default
-from speedtrack.web.scope import machines_of
+from speedtrack.reports.readings.choices import machines_of, named_or_default
 
 LONGEST_NAME = 250  # as Branch.name and Tag.name
 HASH = re.compile(r"[0-9a-f]{7,64}")
@@ -155,7 +154,7 @@ class SidePlace:
     """A commit that a name stands for."""
 
     commit_id: int
-    behind: int
+    behind: int = 0
 
 
 def names_of(project: Project, projects: list[Project]) -> Names:
@@ -228,14 +227,22 @@ class AskedSides:
     base_machine: str = ""
 
 
+class NamedSide(NamedTuple):
+    """A side as requested, and the commit that its name stands for. An empty name: the commit's own."""
+
+    project: Project
+    name: str
+    place: SidePlace
+
+
 @dataclass(frozen=True)
 class BothSides:
-    """Both sides. ``notes``: sentences about what was requested but is not shown."""
+    """Both sides. ``notes``: sentences about what was requested but is not shown. ``names``: for a form."""
 
-    names: Names
     base: ComparedSide
     head: ComparedSide
     notes: list[str] = field(default_factory=list)
+    names: Names | None = None
 
     @property
     def labels(self) -> tuple[str, str]:
@@ -279,8 +286,16 @@ def sides_of(selection: AskedSides, access: Access) -> BothSides | None:
         counts |= measured_by([base.commit_id]) if base else {}
     if base is None:
         return None
-    named_sides = {"base": (base_project, base_name, base), "head": (head_project, head_name, head)}
-    return with_machines(names, named_sides, counts, selection)
+    named_sides = NamedSide(base_project, base_name, base), NamedSide(head_project, head_name, head)
+    return replace(with_machines(*named_sides, counts, selection.base_machine, selection.machine), names=names)
+
+
+def sides_of_commits(base: NamedSide, head: NamedSide, machine: str = "") -> BothSides:
+    """Both sides of known commits, on the named machine only: a gate shall not pass on another one."""
+    counts = measured_by({base.place.commit_id, head.place.commit_id})
+    if machine:
+        counts = {pk: {own: count for own, count in counts.get(pk, {}).items() if own.name == machine} for pk in counts}
+    return with_machines(base, head, counts)
 
 
 def projects_of(slug: str, base_slug: str, access: Access) -> tuple[list[Project], Project, Project]:
@@ -322,48 +337,43 @@ def earlier_than(head: SidePlace) -> SidePlace | None:
 
 
 def with_machines(
-    names: Names,
-    named_sides: Mapping[str, tuple[Project, str, SidePlace]],
-    counts: Counts,
-    selection: AskedSides,
+    base: NamedSide, head: NamedSide, counts: Counts, base_machine: str = "", head_machine: str = ""
 ) -> BothSides:
     """Both sides on the requested machines, otherwise on the one that has measured most of both."""
-    side_places = {side: side_place for side, (_, _, side_place) in named_sides.items()}
-    unmeasured = [side_place.commit_id for side_place in side_places.values() if side_place.commit_id not in counts]
+    unmeasured = [side.place.commit_id for side in (base, head) if not counts.get(side.place.commit_id)]
     near = nearest_to(unmeasured) if unmeasured else {}
-    ids = {side_place.commit_id for side_place in side_places.values()} | {n for ones in near.values() for n, _ in ones}
+    ids = {base.place.commit_id, head.place.commit_id, *(pk for neighbours in near.values() for pk, _ in neighbours)}
     commits = Commit.objects.select_related("project").in_bulk(ids)
-    by_side = {side: counts.get(side_place.commit_id, {}) for side, side_place in side_places.items()}
-    head = machine_of(by_side["head"], by_side["base"], selection.machine)
-    preferred = (
-        selection.base_machine or (head.name if head in by_side["base"] else "") if head else selection.base_machine
-    )
-    base = machine_of(by_side["base"], by_side["head"], preferred)
-    machine_choices = (("base", selection.base_machine, base), ("head", selection.machine, head))
-    notes = [
-        note
-        for side, name, choice in machine_choices
-        if choice and (note := other_machine(side, named_sides[side][0], name, choice))
-    ]
-    sides = {
-        side: ComparedSide(
-            project=project,
-            name=name or commits[side_place.commit_id].short,
-            commit=commits[side_place.commit_id],
-            behind=side_place.behind,
-            machines=sorted(by_side[side], key=lambda candidate: candidate.name),
+    of_base, of_head = (counts.get(side.place.commit_id, {}) for side in (base, head))
+    on_head = machine_of(of_head, of_base, head_machine)
+    on_base = machine_of(of_base, of_head, base_machine or (on_head.name if on_head else ""))
+
+    def side_of(side: NamedSide, machine: MachineChoice | None) -> ComparedSide:
+        commit = commits[side.place.commit_id]
+        return ComparedSide(
+            project=side.project,
+            name=side.name or commit.short,
+            commit=commit,
+            behind=side.place.behind,
+            machines=sorted(counts.get(commit.pk, {}), key=lambda candidate: candidate.name),
             machine=machine,
-            nearest=[NearCommit(commits[pk], apart) for pk, apart in near.get(side_place.commit_id, [])],
+            nearest=[NearCommit(commits[pk], apart) for pk, apart in near.get(commit.pk, [])],
         )
-        for (side, (project, name, side_place)), machine in zip(named_sides.items(), (base, head), strict=True)
-    }
-    return BothSides(names, sides["base"], sides["head"], notes)
+
+    notes = (
+        other_machine("base", base.project, base_machine, on_base),
+        other_machine("head", head.project, head_machine, on_head),
+    )
+    return BothSides(side_of(base, on_base), side_of(head, on_head), [note for note in notes if note])
 
 
 def machine_of(
     own: Mapping[MachineChoice, int], opposite: Mapping[MachineChoice, int], name: str
 ) -> MachineChoice | None:
-    """The requested machine, otherwise the one that has measured most of both sides, or most of this one."""
+    """The requested machine, otherwise the one that has measured most of both sides, or most of this one.
+
+    Of both sides the smaller count matters: only what both have measured is compared, however much one side has.
+    """
     if not own:
         return None
     best = min(
@@ -372,12 +382,12 @@ def machine_of(
     return next((candidate for candidate in own if candidate.name == name), best)
 
 
-def other_machine(side: str, project: Project, name: str, machine: MachineChoice) -> str:
+def other_machine(side: str, project: Project, name: str, machine: MachineChoice | None) -> str:
     """A sentence if another machine is shown than was requested; otherwise empty.
 
     Raises Http404 for a machine that does not measure the project.
     """
-    if not name or name == machine.name:
+    if not machine or not name or name == machine.name:
         return ""
     named_or_default(f"{side} machine", name, machines_of(project), "")
     return f"{name} has not measured the {side}: what {machine} measured is shown."
