@@ -37,6 +37,7 @@ from speedtrack.web.views import (
     front,
     ladders,
     pages,
+    takes,
     timelines,
 )
 from speedtrack.web.views.sharing import doors, exports, feeds, monitoring
@@ -57,6 +58,8 @@ urlpatterns = [
     path("p/<slug:slug>/board/", pages.board, name="board"),
     path(LINE, timelines.timeline, name="timeline"),
     path(f"{LINE}/why.json", timelines.timeline_why, name="timeline-why"),
+    path(f"{LINE}/takes/", takes.takes, name="takes"),
+    path(f"{LINE}/takes.json", takes.takes_values, name="takes-values"),
     path(f"{LINE}.<str:form>", timelines.timeline_values, name="timeline-values"),
     path("p/<slug:slug>/lines.json", timelines.lines, name="lines"),
     path("p/<slug:slug>/releases/", ladders.releases, name="releases"),

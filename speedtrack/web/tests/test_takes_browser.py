@@ -1,0 +1,99 @@
+"""What it would take, in a real browser: the slider by keys and by mouse, one press, and the form without scripts."""
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from playwright.sync_api import Browser, Page, expect
+
+from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.web.tests.test_browser import OVERFLOW, chromium, watched
+from speedtrack.web.tests.test_takes import TRIALS, noisy
+from speedtrack.web.tests.world import World
+
+__all__ = ["chromium", "noisy"]
+pytestmark = pytest.mark.browser
+ADDRESS = f"{TRIALS}/?machine=kvd-m1"
+
+
+@pytest.fixture
+def served(noisy: World, live_server: object) -> Iterator[str]:
+    yield str(live_server)
+
+
+def login(page: Page, url: str) -> None:
+    client = Client()
+    client.force_login(User.objects.create_superuser("ada"))
+    page.context.add_cookies([{"name": "sessionid", "value": client.cookies["sessionid"].value, "url": url}])
+
+
+def answer_of(page: Page) -> str:
+    return page.locator("ol.takes > li:not([hidden]) > p").first.inner_text()
+
+
+def trials_in(answer: str) -> int:
+    return int(answer.split()[0])
+
+
+def test_the_slider_answers_at_once_and_a_press_puts_it_into_the_suite(served: str, chromium: Browser) -> None:
+    complaints: list[str] = []
+    page = watched(chromium, 1280, complaints)
+    login(page, served)
+    page.goto(f"{served}{ADDRESS}")
+    slider, output = page.get_by_role("slider", name="See a change of"), page.locator("output")
+    expect(page.get_by_role("button", name="Show")).to_be_hidden()
+    first, words = answer_of(page), output.inner_text()
+    slider.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(output).not_to_have_text(words)
+    assert trials_in(answer_of(page)) > trials_in(first), "a smaller change takes more trials"
+    expect(slider).to_have_attribute("aria-valuetext", output.inner_text())
+    page.keyboard.press("End")
+    expect(page.locator("ol.takes > li:not([hidden]) button")).to_have_count(0)
+    box = slider.bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_url("**see=*")
+    trials = trials_in(answer_of(page))
+    assert page.locator("ol.takes > li:not([hidden])").count() == 1
+    page.locator("ol.takes > li:not([hidden])").get_by_role("button", name="Only try").click()
+    expect(page.locator(".message, .messages")).to_contain_text("Nothing was done")
+    assert trials_in(answer_of(page)) == trials, "the address keeps the change"
+    page.get_by_role("button", name=f"Put {trials} trials into tiny").click()
+    expect(page.locator(".message, .messages")).to_contain_text(f"with {trials} trials instead of 5")
+    assert load_suite("tiny").trials == trials
+    expect(page.locator("ol.takes > li:not([hidden])")).to_contain_text(f"The suite tiny has {trials} trials")
+    assert complaints == []
+
+
+def test_the_form_needs_no_scripts(served: str, chromium: Browser) -> None:
+    context = chromium.new_context(java_script_enabled=False, viewport={"width": 390, "height": 800})
+    page = context.new_page()
+    page.goto(f"{served}{ADDRESS}")
+    first = answer_of(page)
+    page.get_by_role("slider").focus()
+    page.keyboard.press("ArrowLeft")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url(re.compile("see="))
+    assert trials_in(answer_of(page)) > trials_in(first)
+    context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390, 320])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_fits(served: str, chromium: Browser, width: int, theme: str) -> None:
+    complaints: list[str] = []
+    page = watched(chromium, width, complaints)
+    page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+    login(page, served)
+    page.goto(f"{served}{ADDRESS}")
+    assert not page.evaluate(OVERFLOW) and complaints == []
+    if folder := os.environ.get("TAKE_SHOTS"):
+        page.screenshot(path=f"{folder}/takes-{width}-{theme}.png")
+        page.goto(f"{served}{ADDRESS.replace('get-p1', 'set-p1')}")
+        page.screenshot(path=f"{folder}/runs-{width}-{theme}.png")
+        page.goto(f"{served}/p/kvd/sensitivity/")
+        page.screenshot(path=f"{folder}/sens-{width}-{theme}.png")
