@@ -18,8 +18,7 @@ from speedtrack.web.tests.world import CPU, World, html_of, queries
 TRIALS, RUNS = f"/p/kvd/timeline/get-p1/{CPU}/takes", f"/p/kvd/timeline/set-p1/{CPU}/takes"
 
 
-@pytest.fixture
-def noisy(kvd: World) -> World:
+def scattered(made: World) -> World:
     """Forty commits: the trials of get-p1 scatter by 12%, the runs of set-p1 differ by a tenth."""
     rng = random.Random(4)
     level: dict[tuple[str, str], float] = {}
@@ -28,10 +27,15 @@ def noisy(kvd: World) -> World:
         of_runs, of_trials = (0.0, 0.12) if benchmark == "get-p1" else (0.1, 0.02)
         return level.setdefault((sha, benchmark), 5000 * rng.gauss(1, of_runs)) * rng.gauss(1, of_trials)
 
-    kvd.push(40)
-    builders.work(kvd.machines[0], speed)
+    made.push(40)
+    builders.work(made.machines[0], speed)
     detection.detect()
-    return kvd
+    return made
+
+
+@pytest.fixture
+def noisy(kvd: World) -> World:
+    return scattered(kvd)
 
 
 @pytest.fixture

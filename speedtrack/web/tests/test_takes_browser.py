@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator
+from itertools import product
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -11,17 +12,18 @@ from playwright.sync_api import Browser, Page, expect
 
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, watched
-from speedtrack.web.tests.test_takes import TRIALS, noisy
-from speedtrack.web.tests.world import World
+from speedtrack.web.tests.test_takes import TRIALS, scattered
+from speedtrack.web.tests.world import measured
 
-__all__ = ["chromium", "noisy"]
+__all__ = ["chromium"]
 pytestmark = pytest.mark.browser
 ADDRESS = f"{TRIALS}/?machine=kvd-m1"
 
 
 @pytest.fixture
-def served(noisy: World, live_server: object) -> Iterator[str]:
-    yield str(live_server)
+def served(live_server: Any, settings: Any, tmp_path: Any) -> str:
+    scattered(measured(settings, tmp_path))
+    return str(live_server.url)
 
 
 def login(page: Page, url: str) -> None:
@@ -82,18 +84,17 @@ def test_the_form_needs_no_scripts(served: str, chromium: Browser) -> None:
     context.close()
 
 
-@pytest.mark.parametrize("width", [1280, 390, 320])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_fits(served: str, chromium: Browser, width: int, theme: str) -> None:
-    complaints: list[str] = []
-    page = watched(chromium, width, complaints)
-    page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-    login(page, served)
-    page.goto(f"{served}{ADDRESS}")
-    assert not page.evaluate(OVERFLOW) and complaints == []
-    if folder := os.environ.get("TAKE_SHOTS"):
-        page.screenshot(path=f"{folder}/takes-{width}-{theme}.png")
-        page.goto(f"{served}{ADDRESS.replace('get-p1', 'set-p1')}")
-        page.screenshot(path=f"{folder}/runs-{width}-{theme}.png")
-        page.goto(f"{served}/p/kvd/sensitivity/")
-        page.screenshot(path=f"{folder}/sens-{width}-{theme}.png")
+def test_it_fits_in_light_and_dark(served: str, chromium: Browser) -> None:
+    for width, theme in product((1280, 390, 320), ("light", "dark")):
+        complaints: list[str] = []
+        page = watched(chromium, width, complaints)
+        page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+        page.goto(f"{served}{ADDRESS}")
+        expect(page.locator("ol.takes > li:not([hidden])")).to_be_visible()
+        assert page.evaluate(OVERFLOW) == 0 and complaints == []
+        if folder := os.environ.get("SPEEDTRACK_SHOTS"):
+            page.screenshot(path=f"{folder}/takes-{width}-{theme}.png")
+            page.goto(f"{served}{ADDRESS.replace('get-p1', 'set-p1')}&see=0")
+            page.screenshot(path=f"{folder}/runs-{width}-{theme}.png")
+            page.goto(f"{served}/p/kvd/sensitivity/")
+            page.screenshot(path=f"{folder}/sens-{width}-{theme}.png")
