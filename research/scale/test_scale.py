@@ -36,7 +36,7 @@ WITHOUT_PAGE = {
     *("own-session-end", "own-sessions-end"),
     *("suite-check", "suite-file", "suite-restore", "suite-version"),
     *("member-act", "invitation-make", "invitation-revoke", "invitation"),
-    *("compare-measure", "readyz", "pull-approve", "run-act", "machine-plan", "bisection", "bisection-stop"),
+    *("compare-measure", "readyz", "takes-values", "pull-approve", "run-act", "machine-plan", "bisection", "bisection-stop"),
 }
 
 

@@ -20,7 +20,6 @@ function keep(): void {
 }
 
 if (slider) {
-  slider.form!.querySelector("button")!.hidden = true;
   slider.addEventListener("input", show);
   slider.addEventListener("change", keep);
   show(); // browsers keep where it stood before a reload
