@@ -235,7 +235,7 @@ def take_document(takes: Takes, take: Take) -> TakeDocument:
 
 def trials_words(takes: Takes, take: Take) -> str:
     if take.trials is None and take.see < takes.limit:
-        because = f"runs differ by {takes.of_runs:.2%} besides their trials"
+        because = f"runs differ by {takes.of_runs:.1%} whatever their trials"
         return f"No number of trials sees less than {numbers.change_seen(takes.limit)} here, as {because}; pairs do"
     if take.trials is None:
         return f"More than {MOST:,} trials; pairs are cheaper"

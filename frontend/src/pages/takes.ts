@@ -20,6 +20,7 @@ function keep(): void {
 }
 
 if (slider) {
+  slider.form!.querySelector("button")!.hidden = true;
   slider.addEventListener("input", show);
   slider.addEventListener("change", keep);
   show(); // browsers keep where it stood before a reload

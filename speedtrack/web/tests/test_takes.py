@@ -60,7 +60,7 @@ def test_trials_average_their_own_noise_away_and_that_of_runs_not(client: Client
     assert other["limit"] > 0.8 * other["smallest"]
     assert other["takes"][-1]["trials"] is None
     assert re.match(
-        r"No number of trials sees less than [0-9.]+% here, as runs differ by [0-9.]+% besides their trials; pairs do",
+        r"No number of trials sees less than [0-9.]+% here, as runs differ by [0-9.]+% whatever their trials; pairs do",
         other["takes"][-1]["sentence"],
     )
 
