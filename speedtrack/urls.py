@@ -38,6 +38,7 @@ from speedtrack.web.views import (
     ladders,
     pages,
     pins,
+    takes,
     timelines,
 )
 from speedtrack.web.views.sharing import doors, exports, feeds, monitoring
@@ -59,6 +60,8 @@ urlpatterns = [
     path("board/", pins.own_board, name="pins"),
     path(LINE, timelines.timeline, name="timeline"),
     path(f"{LINE}/why.json", timelines.timeline_why, name="timeline-why"),
+    path(f"{LINE}/takes/", takes.takes, name="takes"),
+    path(f"{LINE}/takes.json", takes.takes_values, name="takes-values"),
     path(f"{LINE}.<str:form>", timelines.timeline_values, name="timeline-values"),
     path("p/<slug:slug>/lines.json", timelines.lines, name="lines"),
     path("p/<slug:slug>/releases/", ladders.releases, name="releases"),

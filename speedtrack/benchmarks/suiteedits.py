@@ -1,5 +1,6 @@
 """Edit suites in the browser: save versions, and list their changes beforehand."""
 
+import re
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -13,7 +14,8 @@ from django.db import IntegrityError, transaction
 from speedtrack.benchmarks.definitions import Definition, DefinitionError, Mistake
 from speedtrack.benchmarks.digests import Content, benchmark_meaning, json_digest
 from speedtrack.benchmarks.models import Benchmark, SuiteEdit
-from speedtrack.benchmarks.suitefiles import file_digest, file_text, newest_edit, parse_suite
+from speedtrack.benchmarks.suitefiles import file_digest, file_text, newest_edit, parse_suite, text_of
+from speedtrack.benchmarks.suitelines import lines_by_place
 
 LONGEST_TEXT = 200_000  # characters of a suite
 LONGEST_VALUE, CONTEXT = 120, 20  # characters of a value in a comparison, and of a beginning that both share
@@ -166,6 +168,37 @@ def save_edit(name: str, text: str, author: User, seen_version: str) -> SuiteEdi
     """
     check_text(name, text)
     return store_edit(name, text, author, seen_version)
+
+
+def set_trials(name: str, trials: int, author: User, seen_version: str) -> tuple[SuiteEdit, int]:
+    """Save the suite with other ``trials`` and nothing else changed. Return the version, and the trials before.
+
+    ``most_trials`` is raised if it is stated and too low. Raises DefinitionError, or NotSaved.
+    """
+    text = text_of(name)
+    if text is None:
+        raise NotSaved(f"there is no suite {name!r}")
+    before = parse_suite(text, f"{name}.toml")
+    if before.trials == trials:
+        raise NotSaved(f"the suite {name} has {trials} trials already")
+    wanted: dict[str, int | None] = {"trials": trials}
+    if before.most_trials:
+        wanted["most_trials"] = max(trials, before.most_trials)
+    for key, value in wanted.items():
+        text = with_number(text, key, value)
+    if check_text(name, text).model_dump() != before.model_dump() | wanted:
+        raise NotSaved("the suite is written in a way that only people can change: edit its text")
+    return store_edit(name, text, author, seen_version), before.trials
+
+
+def with_number(text: str, key: str, number: int | None) -> str:
+    """The text of a suite with another number of this key, added after its name where it is absent."""
+    lines, places = text.split("\n"), lines_by_place(text)
+    if place := places.get((key,)):
+        lines[place - 1] = re.sub(r"=\s*[\d_]+", f"= {number}", lines[place - 1], count=1)
+    else:
+        lines.insert(places[("name",)], f"{key} = {number}")
+    return "\n".join(lines)
 
 
 def return_to_file(name: str, author: User, seen_version: str) -> SuiteEdit:

@@ -6,10 +6,13 @@ from typing import Annotated
 from pydantic import Field
 
 from speedtrack.alerts.bisections.searches import Search
+from speedtrack.alerts.lines.takes import PLANNED_PAIRS, Take, Takes
 from speedtrack.alerts.models import Bisection
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.reports.common import Document, Filled, From, Sent, Text, Time, Tried
 from speedtrack.runs.models import Profile
+from speedtrack.stats.changes.trials import MOST
 
 
 class ImportDocument(Document):
@@ -194,6 +197,64 @@ class SensitivityDocument(Document):
     aa_runs: int = Field(description="runs of a commit against itself that have an answer")
     aa_different: int = Field(description="those that found a difference, at 95%")
     causes: list[list[Text]] = Field(description="of too much noise: pairs of a likely reason and a remedy")
+
+
+class TakeDocument(Document):
+    """What it takes to see a change of some size."""
+
+    see: float = Field(description="the change, as a share")
+    trials: int | None = Field(description="of each run; null: no number of them is enough")
+    seconds: float | None = Field(description="how much longer each commit is then measured; null: not known")
+    seconds_a_day: float | None = Field(description="the same per day, at the pace of the last 30 days")
+    pairs: int | None = Field(description="about how many pairs of two commits confirm it; null: no A/A run says")
+    sentence: Text = Field(description="the same in words")
+
+
+class TakesDocument(Document):
+    """What it would take to see smaller changes of a series than now."""
+
+    SCHEMA = "speedtrack.takes/1"
+
+    project: Annotated[str, From("series.project.slug")]
+    benchmark: Annotated[Text, From("series.benchmark.name")]
+    metric: Annotated[str, From("series.metric")]
+    machine: Annotated[str, From("series.machine.name")]
+    suite: Annotated[str, From("series.project.suite")]
+    suite_trials: int = Field(description="of the suite in force")
+    trials: int = Field(description="that its commits have")
+    smallest: float = Field(description="the smallest change that is seen now")
+    smallest_effect: float = Field(description="changes below this one do not count")
+    limit: float = Field(description="the smallest change that any number of trials would show")
+    commits_a_day: float = Field(description="how many the machine measures")
+    takes: Annotated[list[TakeDocument], From(lambda takes: [take_document(takes, take) for take in takes.takes])]
+
+
+def take_document(takes: Takes, take: Take) -> TakeDocument:
+    return TakeDocument.of(take, sentence=". ".join(filter(None, [trials_words(takes, take), pairs_words(take)])))
+
+
+def trials_words(takes: Takes, take: Take) -> str:
+    if take.trials is None and take.see < takes.limit:
+        because = f"runs differ by {takes.of_runs:.1%} whatever their trials"
+        return f"No number of trials sees less than {numbers.change_seen(takes.limit)} here, as {because}; pairs do"
+    if take.trials is None:
+        return f"More than {MOST:,} trials; pairs are cheaper"
+    if take.trials <= takes.trials:
+        return f"The line sees it with its {takes.trials} trials"
+    words = f"{take.trials} trials instead of {takes.trials} (×{take.trials / takes.trials:.2g})"
+    if take.seconds is None or take.seconds_a_day is None:
+        return f"{words}; how much longer that takes is not known: the machine has measured nothing for 30 days"
+    longer = f"{numbers.duration(take.seconds)} more per commit"
+    pace = f"{takes.commits_a_day:.2g} commit{'s' * (takes.commits_a_day != 1)} a day"
+    return f"{words}: {longer}, {numbers.duration(take.seconds_a_day)} per day at {pace}"
+
+
+def pairs_words(take: Take) -> str:
+    if take.pairs is None:
+        return "" if take.trials else "How many is known after an A/A run"
+    if take.trials is None or take.pairs > PLANNED_PAIRS:
+        return f"About {take.pairs:,} pairs of two commits confirm it"
+    return ""
 
 
 class SensitivityList(Document):

@@ -60,6 +60,12 @@ class SharesOrder(Tried):
     )
 
 
+class TrialsOrder(Tried):
+    """How many trials a suite has."""
+
+    trials: Whole = Field(ge=5, le=1000, description="of each benchmark, at least", examples=[20])
+
+
 class RotateOrder(Tried):
     """A new secret for a webhook."""
 

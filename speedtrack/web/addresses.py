@@ -75,7 +75,7 @@ def metric_named(text: str) -> str:
         return text
     unit = MICROSECONDS if others == ["us"] else (others or [name])[0]
     try:
-        return outside_key(*(unescaped(part.replace(PER, "/")) for part in (name, unit)), better)
+        return outside_key(unescaped(name.replace(PER, "/")), unescaped(unit.replace(PER, "/")), better)
     except UnicodeDecodeError:
         return text
 

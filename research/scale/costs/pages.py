@@ -123,6 +123,7 @@ def timeline_pages() -> Iterable[Page]:
     newest_commit = Commit.objects.filter(measurements__series=line).order_by("-positions__number").first()
     assert newest_commit
     yield Page("timeline-why", "", [to("timeline-why", *about, query=f"?commit={newest_commit.sha}")])
+    yield Page("takes", "", [to("takes", *about)])
     yield Page("embed", "", [to("embed", *about)])
     yield Page("timeline-picture", "", [to("timeline-picture", *about)])
     yield Page("timeline", f"{whole} x 8 machines", [to("timeline", *about, query=everywhere)])

@@ -144,8 +144,7 @@ def on_one_level(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
 
 def judge_line(series: Series, points: list[LinePoint], smallest_effect: float) -> SeriesSensitivity:
     """The sensitivity of a series, from clean points on one level."""
-    level = [math.log(point.value) for point in points]
-    error = [standard_error(point) for point in points]
+    level, error = logarithms(points)
     noise = line_noise(level, error)
     visible = smallest_visible_change(level, error, smallest_effect=smallest_effect)
     return SeriesSensitivity(
@@ -155,6 +154,12 @@ def judge_line(series: Series, points: list[LinePoint], smallest_effect: float) 
         **(vars(noise) if noise else {}),
         **({"visible": visible.smallest, "visible_within": visible.after} if visible else {}),
     )
+
+
+def logarithms(points: Iterable[LinePoint]) -> tuple[list[float], list[float]]:
+    """The logarithms of points, and their errors."""
+    pairs = [(math.log(point.value), standard_error(point)) for point in points]
+    return [value for value, _ in pairs], [error for _, error in pairs]
 
 
 def standard_error(point: LinePoint) -> float:

@@ -162,3 +162,33 @@ def test_a_text_with_a_mistake_is_not_saved(ada: User, text: str, words: str) ->
     with pytest.raises(DefinitionError, match=words):
         save(ada, text)
     assert not SuiteEdit.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "saved"),
+    [
+        ("trials = 5", "trials = 5  # of each", "trials = 20  # of each"),
+        ("trials = 5", '"trials"=5', '"trials"= 20'),
+        ("trials = 5", "trials = 5\nmost_trials = 15", "trials = 20\nmost_trials = 20"),
+        ("trials = 5", "trials = 5\nmost_trials = 40", "trials = 20\nmost_trials = 40"),
+        ("trials = 5\n", "", 'name = "tiny"\ntrials = 20'),
+    ],
+)
+def test_trials_are_set_and_all_else_stays_as_it_is_written(
+    ada: User, settings: Any, old: str, new: str, saved: str
+) -> None:
+    (settings.SUITES / "tiny.toml").write_text(SUITE.replace(old, new))
+    edit, before = suiteedits.set_trials("tiny", 20, ada, suiteedits.version_of("tiny"))
+    assert before == 5 and saved in str(edit.text) and load_suite("tiny").trials == 20
+    rest = SUITE.replace(old, "", 1) if new else SUITE.replace('name = "tiny"\ntrials = 5', "", 1)
+    assert str(edit.text).replace(saved, "", 1) == rest
+
+
+def test_trials_that_it_has_already_or_after_another_version_are_not_saved(ada: User) -> None:
+    seen = suiteedits.version_of("tiny")
+    for trials, words in ((5, "has 5 trials already"), (20, "meanwhile")):
+        with pytest.raises(NotSaved, match=words):
+            suiteedits.set_trials("tiny", trials, ada, "0 other" if trials == 20 else seen)
+    with pytest.raises(NotSaved, match="no suite 'none'"):
+        suiteedits.set_trials("none", 20, ada, seen)
+    assert not SuiteEdit.objects.exists()

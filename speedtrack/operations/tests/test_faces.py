@@ -22,7 +22,7 @@ from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.operations import performing
 from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Run
-from speedtrack.web.tests.world import World, inhabited
+from speedtrack.web.tests.world import CPU, World, inhabited
 
 LADDER = ["stranger", *Role.values, "operator"]
 
@@ -67,6 +67,11 @@ def acts(made: World) -> list[Act]:
         *run_acts(made),
         *project_acts(made),
         *channel_acts(made),
+        Act(
+            "suite.save",
+            (f"/p/kvd/timeline/get-p1/{CPU}/takes/", {"trials": "20"}),
+            ("PUT", "suites/tiny/trials", {"trials": 20}),
+        ),
     ]
 
 
@@ -267,7 +272,7 @@ ELSEWHERE = {
     " machine.rotate member.add",
     "they need a repository, a call or a pull request": "project.track project.change delivery.replay pull.approve"
     " run.retry policy.remove",
-    "they need another server, or a real suite": "channel.add channel.test suite.save suite.return-to-file",
+    "they need another server, or a real suite": "channel.add channel.test suite.return-to-file",
     "test_doors.py has them": "results.import",
     "test_accounts.py has them: one's own account, and commands": "account.activate account.add account.address"
     " account.deactivate account.operator account.owner-link account.remove account.second-step-off session.end"

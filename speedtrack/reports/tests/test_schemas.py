@@ -61,6 +61,7 @@ def test_each_name_is_that_of_one_model() -> None:
         "speedtrack.machine/2",
         "speedtrack.run/2",
         "speedtrack.sensitivity/2",
+        "speedtrack.takes/1",
         "speedtrack.why/1",
     }
     assert all(len(models) == 1 for models in by_name.values())

@@ -157,6 +157,15 @@ class Learned:
             return DurationEstimate(0.0, 0.0, median(first.spans), pairs)
         return DurationEstimate(self.build_s(work), trials_s, median(first.around or [0.0]), pairs)
 
+    def longer_s(self, work: RunWork, trials: int) -> float | None:
+        """How much longer a run of one side takes if each benchmark gets at least so many trials; None: not known."""
+        usual = self.usual[work.machine_id, work.suite, "single"]
+        measured = [(usual.trials[pk], usual.per_trial[pk]) for pk in work.benchmarks if usual.trials.get(pk)]
+        if not measured:
+            return None
+        more = sum(max(0.0, trials - median(counts)) * median(seconds) for counts, seconds in measured)
+        return median(usual.stretch or [1.0]) * more
+
     def build_s(self, work: RunWork) -> float:
         machine_suite = work.machine_id, work.suite
         anew, cached = (

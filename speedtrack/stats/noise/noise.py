@@ -33,6 +33,16 @@ class LineNoise:
         """Return whether runs differ by much more than their trials explain."""
         return self.between > 2 * self.within
 
+    @property
+    def of_runs(self) -> float:
+        """What runs differ by apart from their trials: builds, processes, the machine."""
+        return math.sqrt(max(0.0, self.between**2 - self.within**2))
+
+    def share_left(self, times: float) -> float:
+        """The share of the noise between points that is left with so many times the trials."""
+        now = math.hypot(self.of_runs, self.within)
+        return math.hypot(self.of_runs, self.within / math.sqrt(times)) / now if now else 1.0
+
 
 def line_noise(level: Sequence[float], error: Sequence[float]) -> LineNoise | None:
     """The noise of a line, from the logarithms of its medians and their errors (NaN: unknown) in commit order.

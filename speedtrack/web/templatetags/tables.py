@@ -114,7 +114,8 @@ def sensitivity_rows(project: Project, sensitivities: Iterable[ShownSensitivity]
     """How small a change each series shows, a row each."""
     return format_html_join(
         "",
-        '<tr><th scope="row"><a href="{}?machine={}">{}</a></th><td>{}</td><td>{}</td><td class="number">{}</td>'
+        '<tr><th scope="row"><a href="{}?machine={}">{}</a></th><td>{}</td><td>{}</td><td class="number"><a '
+        'href="{}/takes/?machine={}" title="What would it take to see less?">{}</a></td>'
         '<td class="number">{}</td><td class="number">{}</td><td class="number">{}</td></tr>',
         (sensitivity_cells(project, sensitivity) for sensitivity in sensitivities),
     )
@@ -123,11 +124,14 @@ def sensitivity_rows(project: Project, sensitivities: Iterable[ShownSensitivity]
 def sensitivity_cells(project: Project, sensitivity: ShownSensitivity) -> tuple[str, ...]:
     row = sensitivity.found
     within = row.visible_within
+    line = timeline_path(project.slug, sensitivity.benchmark, sensitivity.metric.name)
     return (
-        timeline_path(project.slug, sensitivity.benchmark, sensitivity.metric.name),
+        line,
         sensitivity.machine,
         sensitivity.benchmark,
         explained(f"metric {sensitivity.metric.name}", sensitivity.metric.title),
+        sensitivity.machine,
+        line,
         sensitivity.machine,
         numbers.change_seen(row.smallest) if row.smallest else "–",
         f"{within} commit{'' if within == 1 else 's'}" if within else "–",

@@ -31,9 +31,9 @@ NEEDED: dict[Any, str] = {
     " delivery channels channel-add channel channel-act project-settings project-access project-secret project-act"
     " project-audit project-audit-values",
     OWNER: "project-untrack project-visibility members member-act invitation-make invitation-revoke",
-    OPERATOR: "all-annotations machine track track-check installation audit audit-values suites suite-new suite-check"
-    " suite suite-file suite-version suite-restore machine-settings machine-token machine-return machine-plan"
-    " machine-act",
+    OPERATOR: "all-annotations machine takes track track-check installation audit audit-values suites suite-new"
+    " suite-check suite suite-file suite-version suite-restore machine-settings machine-token machine-return"
+    " machine-plan machine-act",
 }
 LADDER = ["anonymous", "stranger", *Role.values, "operator"]
 LOWEST = {Need.PERSON: "stranger", OPERATOR: "operator"}

@@ -6,6 +6,7 @@ Each order may be tried: with ``dry_run`` its verb is called in a transaction th
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from django.http import Http404
 from ninja import Query, Router
 from pydantic import Field
 
@@ -16,7 +17,8 @@ from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_4
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.refusals import Conflict, Invalid
 from speedtrack.api.v1.serving.writing import HEADER, OK, Answer, write
-from speedtrack.operations import machines, projects
+from speedtrack.benchmarks.suitefiles import suite_names
+from speedtrack.operations import machines, projects, suites
 from speedtrack.operations.performing import Done
 from speedtrack.projects import deliveries
 from speedtrack.reports.common import Tried
@@ -31,6 +33,7 @@ from speedtrack.reports.operating import (
     ReplayOrder,
     RotateOrder,
     SharesOrder,
+    TrialsOrder,
     WindowsOrder,
 )
 from speedtrack.runs.errors import NoSuchThing
@@ -81,6 +84,15 @@ def set_windows(request: ApiRequest, name: str, order: WindowsOrder) -> Answer:
 def set_shares(request: ApiRequest, name: str, order: SharesOrder) -> Answer:
     """How much of it each kind of work gets. Needs an operator with the scope `settings`."""
     return answered(request, order, machines.plan, machine_or_404(name), shares=order.shares)
+
+
+@router.put("suites/{name}/trials", response=Outcome, summary="Set the trials of a suite")
+@write
+def set_trials(request: ApiRequest, name: str, order: TrialsOrder) -> Answer:
+    """A version of the suite that differs in them only. Needs an operator with the scope `settings`."""
+    if name not in (names := suite_names()):
+        raise Http404(f"There is no suite {name!r}: there are {', '.join(names) or 'none'}.")
+    return answered(request, order, suites.set_trials, name, trials=order.trials)
 
 
 @router.post("projects/{slug}/untrack", response=Outcome, summary="Track a project no more")

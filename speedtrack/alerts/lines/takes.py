@@ -1,0 +1,141 @@
+"""What it would take to see smaller changes of a series: trials, the time that they cost, and pairs."""
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from statistics import median
+from typing import NamedTuple
+
+from django.db.models import Count, Min
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.effects import smallest_effect
+from speedtrack.alerts.lines.sensitivity import (
+    COMMITS,
+    default_branch,
+    head_of,
+    level_starts,
+    logarithms,
+    on_one_level,
+)
+from speedtrack.alerts.models import SeriesSensitivity
+from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.benchmarks.models import SetMember
+from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.runs.models import Run, Series, Status
+from speedtrack.runs.queue import estimates
+from speedtrack.runs.queue.estimates import Learned, RunWork
+from speedtrack.stats.changes.trials import TrialLine
+from speedtrack.stats.noise.floor import pairs_to_confirm
+
+PLANNED_PAIRS = 10  # for which `SeriesSensitivity.paired` holds
+PACE = timedelta(days=30)
+MOST_STEPS = 20  # of changes to choose from
+STEPS = tuple(mantissa * 10.0**exponent for exponent in range(-4, 2) for mantissa in (1, 2, 5))
+
+
+class Take(NamedTuple):
+    """What it takes to see the change ``see``. ``trials``: of each run; None if no number of them is enough.
+
+    ``seconds``: how much longer a commit is measured, and ``seconds_a_day`` at the project's pace; None: not known.
+    ``pairs``: about how many confirm the change; None without A/A runs.
+    """
+
+    see: float
+    trials: int | None
+    seconds: float | None
+    seconds_a_day: float | None
+    pairs: int | None
+
+
+@dataclass(frozen=True)
+class Takes:
+    """A series that has ``trials`` per run and shows changes of ``smallest`` now.
+
+    ``limit``: the smallest change that any number of trials would show. ``suite_trials``: of the suite in force.
+    ``commits_a_day``: how many are measured. ``takes``: the largest change first; none if smaller ones do not count.
+    """
+
+    series: Series
+    smallest: float
+    smallest_effect: float
+    trials: int
+    suite_trials: int
+    limit: float
+    of_runs: float
+    commits_a_day: float
+    takes: list[Take]
+
+
+def takes_of(series: Series) -> Takes | None:
+    """What it takes for each smaller change; None if that is not known, or trials are not what decides.
+
+    They do not where instructions are counted, where results come from outside, and before there is noise to judge by.
+    """
+    row = SeriesSensitivity.objects.filter(series=series).first()
+    line, suite_trials = line_of(series), trials_in_force(series)
+    if row is None or row.smallest is None or line is None or line.noise is None or suite_trials is None:
+        return None
+    cost = Cost(series)
+    takes = [take_of(line, row, cost, change) for change in changes_to_choose(line.smallest_effect, row.smallest)]
+    limit, of_runs = line.visible(math.inf), line.noise.of_runs
+    numbers = row.smallest, line.smallest_effect, line.trials, suite_trials, limit, of_runs, cost.commits_a_day
+    return Takes(series, *numbers, takes)
+
+
+def line_of(series: Series) -> TrialLine | None:
+    """The newest points of the series on one level; None without any, or if its metric needs no trials."""
+    branch = default_branch(series.project_id)
+    if branch is None or METRICS[series.metric].needs_no_trials:
+        return None
+    head = head_of(branch)
+    points = lines.points([series.pk], branch, head - COMMITS + 1, head)
+    points = on_one_level(points, level_starts([series.pk], branch)[series.pk])
+    if not points:
+        return None
+    trials = round(median(point.n for point in points))
+    return TrialLine(*logarithms(points), trials, smallest_effect(series))
+
+
+def trials_in_force(series: Series) -> int | None:
+    """The trials of the project's suite; None if it does not measure this benchmark, or is invalid."""
+    try:
+        suite = load_suite(series.project.suite)
+    except DefinitionError:
+        return None
+    return suite.trials if series.benchmark.name in {section.name for section in suite.benchmark} else None
+
+
+def changes_to_choose(smallest_effect: float, smallest: float) -> list[float]:
+    """Changes in even steps, the largest first: from what is seen now down to the smallest one that counts."""
+    step = next(step for step in STEPS if (smallest - smallest_effect) / step <= MOST_STEPS)
+    first, last = math.ceil(smallest_effect / step - 1e-9), math.floor(smallest / step + 1e-9)
+    return [round(place * step, 6) for place in range(last, first - 1, -1)]
+
+
+def take_of(line: TrialLine, row: SeriesSensitivity, cost: "Cost", change: float) -> Take:
+    trials = line.fewest(change)
+    pairs = None if row.paired is None else pairs_to_confirm(change, row.paired, PLANNED_PAIRS)
+    seconds = None if trials is None else cost.seconds(trials)
+    return Take(change, trials, seconds, None if seconds is None else seconds * cost.commits_a_day, pairs)
+
+
+class Cost:
+    """How much machine time more trials of all benchmarks take, by the newest runs of the series' machine."""
+
+    def __init__(self, series: Series) -> None:
+        runs = Run.objects.routine().filter(project=series.project_id, machine=series.machine_id)
+        ended = runs.filter(ended_at__gt=Now() - PACE, status=Status.SUCCEEDED)
+        counted = ended.aggregate(count=Count("pk"), since=Min("ended_at"))
+        days = (timezone.now() - counted["since"]) / timedelta(days=1) if counted["since"] else 1.0
+        self.commits_a_day: float = counted["count"] / max(1.0, days)
+        newest = ended.order_by("-ended_at").values_list("benchmark_set", flat=True)[:1]
+        members = SetMember.objects.filter(benchmark_set__in=newest).values_list("benchmark", flat=True)
+        self.work = RunWork(series.machine_id, series.project.suite, "single", tuple(members), 0, ())
+        self.learned: Learned = estimates.learn([series.machine_id])
+
+    def seconds(self, trials: int) -> float | None:
+        return self.learned.longer_s(self.work, trials)

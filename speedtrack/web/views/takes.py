@@ -1,0 +1,86 @@
+"""What it would take to see smaller changes of a line: its page, the same as JSON, and one press into the suite."""
+
+import math
+from dataclasses import dataclass
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_safe
+
+from speedtrack.alerts.lines.takes import takes_of
+from speedtrack.benchmarks import suiteedits
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.ground.texts.text import plain_values
+from speedtrack.operations import suites
+from speedtrack.reports.evidence import TakeDocument, TakesDocument
+from speedtrack.runs.models import Series
+from speedtrack.web.pages.timeline.view import view_of
+from speedtrack.web.requests.operating import perform
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def takes(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
+    series = series_or_404(request, slug, benchmark, metric)
+    if request.method == "POST":
+        trials = request.POST.get("trials", "")
+        number = int(trials) if trials.isascii() and trials.isdigit() and len(trials) < 8 else 0
+        inputs = series.project.suite, number, request.POST.get("seen", "")
+        perform(request, suites.set_trials, *inputs, otherwise="Not saved")
+        return redirect(request.get_full_path())
+    document = document_of(series)
+    context = {"project": series.project, "series": series, "metric": METRICS[metric], "takes": document}
+    if document and document.takes:
+        context["slider"] = Slider.of(document, request.GET.get("see", ""))
+        context["seen"] = suiteedits.version_of(series.project.suite)
+    return render(request, "web/takes.html", context)
+
+
+@require_safe
+def takes_values(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
+    document = document_of(series_or_404(request, slug, benchmark, metric))
+    if document is None:
+        raise Http404("What smaller changes would take is not known of this line.")
+    return JsonResponse(plain_values(document.named()))
+
+
+def series_or_404(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Series:
+    """The newest series of the line on the machine that is asked for, else on the last one."""
+    view = view_of(slug, benchmark, metric, request.GET)
+    if not view.series:
+        raise Http404(f"{benchmark} has no values of this metric here.")
+    series = view.series[-1]
+    series.project = view.scope.project
+    return series
+
+
+@dataclass(frozen=True)
+class Slider:
+    """A field for one of the changes, in percent, that stands at ``chosen``."""
+
+    least: float
+    most: float
+    step: float
+    chosen: TakeDocument
+
+    @classmethod
+    def of(cls, document: TakesDocument, percent: str) -> "Slider":
+        """It stands at the change nearest to so many percent; without a number, at half of what is seen now."""
+        sizes = [take.see for take in document.takes]
+        try:
+            wanted = float(percent) / 100
+        except ValueError:
+            wanted = math.nan
+        wanted = wanted if math.isfinite(wanted) else document.smallest / 2
+        chosen = min(document.takes, key=lambda take: abs(take.see - wanted))
+        step = sizes[0] - sizes[1] if len(sizes) > 1 else 1.0
+        least, most, step = (round(100 * number, 4) for number in (sizes[-1], sizes[0], step))
+        return cls(least, most, step, chosen)
+
+    @property
+    def value(self) -> float:
+        return round(100 * self.chosen.see, 4)
+
+
+def document_of(series: Series) -> TakesDocument | None:
+    reading = takes_of(series)
+    return TakesDocument.of(reading) if reading else None
