@@ -29,9 +29,14 @@ diff --git a/file.txt b/file.txt
 """
 
 
+def patch_of(made: World) -> str:
+    """A patch of the newest commit."""
+    return PATCH.format((made.repository.path / "file.txt").read_text().strip())
+
+
 @pytest.fixture
 def patch(kvd: World) -> str:
-    return PATCH.format((kvd.repository.path / "file.txt").read_text().strip())
+    return patch_of(kvd)
 
 
 def member(made: World, role: Role) -> Client:
