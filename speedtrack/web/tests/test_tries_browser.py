@@ -62,7 +62,7 @@ def test_a_patch_is_pasted_and_followed(live_server: Any, settings: Any, tmp_pat
     queue.reap()
     made.measure()
     expect(page.get_by_role("heading", name="Result of its pairs")).to_be_visible()
-    expect(page.locator(".verdictline")).to_have_text("Slower +19.9%: get-p1, by pairs")
+    expect(page.locator(".verdictline")).to_have_text("Slower +19.9%: get-p1 and 1 more, by pairs")
     expect(page.locator("details pre")).to_be_hidden()
     page.get_by_text("The change").click()
     expect(page.locator("details pre")).to_contain_text("+slower")
