@@ -22,6 +22,7 @@ from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.operations import performing
 from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Run
+from speedtrack.web.tests.test_tries import patch_of
 from speedtrack.web.tests.world import CPU, World, inhabited
 
 LADDER = ["stranger", *Role.values, "operator"]
@@ -197,8 +198,13 @@ def channel_acts(made: World) -> list[Act]:
         Act("channel.change", (f"{page}/", {"name": "ci2"})),
         Act("invitation.make", ("/p/kvd/members/invite", {"role": "reader", "days": "7", "uses": "1"})),
         Act(
+            "comparison.try",
+            ("/p/kvd/tries/", {"diff": patch_of(made)}),
+            ("POST", "projects/kvd/comparisons/patches", {"diff": patch_of(made)}),
+        ),
+        Act(
             "comparison.create",
-            None,
+            ("/p/kvd/tries/", {"branch": made.shas[-1], "base": made.shas[0]}),
             ("POST", "projects/kvd/comparisons", {"head": made.shas[-1], "base": made.shas[0]}),
         ),
     ]
@@ -274,6 +280,7 @@ ELSEWHERE = {
     " run.retry policy.remove",
     "they need another server, or a real suite": "channel.add channel.test suite.return-to-file",
     "test_doors.py has them": "results.import",
+    "test_tries.py has them": "comparison.approve",
     "test_accounts.py has them: one's own account, and commands": "account.activate account.add account.address"
     " account.deactivate account.operator account.owner-link account.remove account.second-step-off session.end"
     " token.add token.revoke invitation.accept invitation.revoke",

@@ -16,7 +16,8 @@ from speedtrack.projects.mirrors.transports import Transport
 
 REFS = "refs/speedtrack/tries/"
 MOST_BYTES = 500_000
-SHOWN_CHARACTERS = 100_000  # of a patch on a page
+SHOWN_CHARACTERS = 1_000_000  # of a patch on a page: all of it, as long as copies of files are refused
+COPY = re.compile(r"^copy from (.+)$", re.M)
 BINARY = re.compile(r"^(?:GIT binary patch|Binary files (?P<files>.*) differ)$", re.M)
 HEADERS = re.compile(
     r"^(?:diff|index|---|\+\+\+|@@|(?:new|deleted|old) (?:file )?mode|(?:rename|copy|similarity) ).*\r$", re.M
@@ -91,6 +92,8 @@ def check_text(text: str) -> None:
         raise UnusablePatch(
             "the patch is not UTF-8, but perhaps UTF-16: let git write the file, `git diff --output=FILE`"
         )
+    if copied := COPY.search(text):
+        raise UnusablePatch(f"the patch copies {copied[1].strip()}: make it with `git diff --no-renames`")
     if binary := BINARY.search(text):
         raise UnusablePatch(f"the patch changes a binary file ({binary['files'] or 'a binary patch'}): {REFERRED}")
 
@@ -167,4 +170,4 @@ def text_of(slug: str, base: str, head: str) -> str:
     """The patch between two commits, at most its first SHOWN_CHARACTERS. Raises RepositoryError."""
     options = ("--no-color", "--no-ext-diff", "--no-textconv", "--end-of-options")
     patch = run_git("diff", *options, base, head, directory=git.mirror_of(slug), timeout_s=git.DESCRIBE_TIMEOUT_S)
-    return patch[:SHOWN_CHARACTERS]
+    return patch if len(patch) <= SHOWN_CHARACTERS else f"{patch[:SHOWN_CHARACTERS]}\n… and more, which is not shown"

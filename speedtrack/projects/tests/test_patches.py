@@ -112,6 +112,7 @@ def test_what_is_refused(tree: Repository) -> None:
         good.replace("int b;", "int q;"): "the hunk of server.c at line 1",
         good.replace("server.c", "nosuch.c"): "has no nosuch.c",
         diff_of(tree, new_c="1\n").replace("new.c", "server.c"): "has server.c already",
+        f"diff --git a/server.c b/x.c\ncopy from server.c\ncopy to x.c\n{good}": "copies server.c",
         "".join(good.splitlines(keepends=True)[:-2]): "is damaged",
         diff_of(tree, new_c="1\n").replace("new.c", "../new.c"): "../new.c, which is outside",
         diff_of(tree, new_c="1\n").replace("new.c", ".git/hooks/new"): ".git/hooks/new",

@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.projects.errors import NoSuchCommit
+from speedtrack.projects.errors import NoSuchCommit, UnusablePatch
 from speedtrack.projects.mirrors import fetching, git, patches
 from speedtrack.projects.mirrors.remotes import remote_of
 from speedtrack.projects.models import Commit, Project
@@ -76,8 +76,15 @@ def ask(project: Project, request: AskedComparison, by: User | None, is_approved
 
 
 def commits_of_patch(project: Project, request: AskedComparison, by: User | None) -> tuple[Commit, Commit]:
-    """The commit that a patch was made from, and that of the patch. Raises RepositoryError."""
+    """The commit that a patch was made from, and that of the patch. Raises RepositoryError.
+
+    Of the base all code counts as approved, so it must be a part of the repository and no other patch.
+    """
     base = git.resolve_revision(project.slug, request.base)
+    if git.unreachable(project.slug, [base]):
+        raise UnusablePatch(
+            f"{base[:10]} is on no tracked branch and has no tag: make the patch from a commit that is pushed"
+        )
     head = patches.commit_patch(project.slug, base, request.patch, by.get_username() if by else "SpeedTrack")
     transaction.on_commit(partial(patches.keep, project.slug, head))
     commits = store_commits(project, [base, head])

@@ -29,9 +29,14 @@ diff --git a/file.txt b/file.txt
 """
 
 
+def patch_of(made: World) -> str:
+    """A patch of the newest commit."""
+    return PATCH.format((made.repository.path / "file.txt").read_text().strip())
+
+
 @pytest.fixture
 def patch(kvd: World) -> str:
-    return PATCH.format((kvd.repository.path / "file.txt").read_text().strip())
+    return patch_of(kvd)
 
 
 def member(made: World, role: Role) -> Client:
@@ -127,6 +132,9 @@ def test_the_patch_of_a_triager_waits_for_a_maintainer(kvd: World, patch: str) -
     assert comparison.head and not comparison.runs.exists() and comparing.plan_asked() == 0
     address = f"/p/kvd/tries/{comparison.pk}/"
     assert "Waits for the approval of a maintainer" in Client().get(address).content.decode()
+    on_top = patch.replace("-4", "-slower").replace("+slower", "+slow")
+    refused = pasted(member(kvd, Role.TRIAGER), on_top, base=comparison.head.sha).content.decode()
+    assert "is on no tracked branch" in refused, "whoever approves it would not see the first one"
     order = {"head": comparison.head.sha}
     assert member(kvd, Role.TRIAGER).post(f"{address}approve", order).status_code == 403
     maintainer = member(kvd, Role.MAINTAINER)

@@ -16,7 +16,7 @@ from speedtrack.tests import builders
 from speedtrack.tests.duels import report_pairs
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, watched
 from speedtrack.web.tests.test_triage_browser import log_in
-from speedtrack.web.tests.test_tries import PATCH
+from speedtrack.web.tests.test_tries import patch_of
 from speedtrack.web.tests.world import world
 
 __all__ = ["chromium"]
@@ -37,12 +37,12 @@ def test_a_patch_is_pasted_and_followed(live_server: Any, settings: Any, tmp_pat
     log_in(page, live_server.url, ada)
     page.goto(f"{live_server.url}/p/kvd/")
     page.get_by_text("Try a patch or a branch").click()
-    good = PATCH.format((made.repository.path / "file.txt").read_text().strip())
+    good = patch_of(made)
     bad = good.replace("file.txt", "nosuch.txt")
     page.get_by_label("Patch").fill(bad)
     photographed(page, "form")
     page.get_by_role("button", name="Try it").click()
-    expect(page.get_by_role("status").first).to_contain_text("which has no nosuch.txt")
+    expect(page.locator("ul.messages")).to_contain_text("which has no nosuch.txt")
     expect(page.get_by_label("Patch")).to_have_value(bad)
     photographed(page, "refused")
     page.get_by_label("Patch").fill(good)
@@ -62,7 +62,7 @@ def test_a_patch_is_pasted_and_followed(live_server: Any, settings: Any, tmp_pat
     queue.reap()
     made.measure()
     expect(page.get_by_role("heading", name="Result of its pairs")).to_be_visible()
-    expect(page.locator(".verdictline")).to_have_text("Slower +19.9%: get-p1, by pairs")
+    expect(page.locator(".verdictline")).to_have_text("Slower +19.9%: get-p1 and 1 more, by pairs")
     expect(page.locator("details pre")).to_be_hidden()
     page.get_by_text("The change").click()
     expect(page.locator("details pre")).to_contain_text("+slower")

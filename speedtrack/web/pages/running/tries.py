@@ -117,9 +117,9 @@ class TryPage:
 
     @cached_property
     def text(self) -> str:
-        """The patch; empty if the mirror cannot tell, or not any more."""
+        """The patch; empty for a branch, or if the mirror cannot tell, or not any more."""
         base, head = self.comparison.base, self.comparison.head
-        if base is None or head is None:
+        if base is None or head is None or not self.is_patch:
             return ""
         try:
             return patches.text_of(self.comparison.project.slug, base.sha, head.sha)
