@@ -1,6 +1,5 @@
 """One's own board in a real browser: pin by a button, move by keys, full screen, live, and unpin."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +47,6 @@ def test_ones_own_board(live_server: Any, settings: Any, tmp_path: Path, chromiu
     expect(heads(page)).to_have_text(["get-p1", sides, "set-p1"])
     expect(page.locator(".plots li").nth(1)).to_contain_text("most of all get-p1")
     assert page.evaluate(OVERFLOW) <= 0
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        if "SHOTS" in os.environ:
-            page.screenshot(path=f"{os.environ['SHOTS']}/board-{width}-{scheme}.png", full_page=True)
 
     page.locator(".plots li").nth(2).get_by_role("button", name="Move earlier").press("Enter")
     expect(heads(page).nth(1)).to_have_text("set-p1")
