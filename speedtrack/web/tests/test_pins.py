@@ -55,9 +55,11 @@ def test_a_timeline_and_a_comparison_are_shown_with_their_sentences(
 
 
 def test_the_same_is_pinned_once_however_it_is_written(his: Client, bob: User, kvd: World) -> None:
-    pinned(his, f"{LINE}?branch=main")
-    pinned(his, f"{LINE.replace('get', '%67et')}?part=values&branch=main")
-    assert [one.address for one in pins.pins_of(bob)] == [f"{LINE}?branch=main"]
+    pinned(his, f"{LINE}?branch=main&line=set-p1")
+    pinned(his, f"{LINE.replace('get', '%67et')}?part=values&branch=main&line=set-p1")
+    assert [one.address for one in pins.pins_of(bob)] == [f"{LINE}?branch=main&line=set-p1"]
+    assert "and 1 more line</span>" in html_of(his.get("/board/"))
+    pinned(his, f"{LINE}?branch=main&line=set-p1")
     assert "on your board already" in html_of(his.get(LINE))
 
 
