@@ -71,7 +71,8 @@ CROSS JOIN LATERAL (
 
 #: What lists show of a change point. Each further time that is loaded costs more than the rest of its row.
 LISTED = (
-    *("status", "ratio", "low", "high", "kind", "reference", "alert__status", "series__project", "series__metric"),
+    *("status", "ratio", "low", "high", "kind", "reference", "series__project", "series__metric"),
+    *("alert__status", "alert__assignee__username"),
     *("series__benchmark__name", "series__machine__name", "branch__name", "branch__project__slug"),
     *("branch__project__name", "branch__project__default_branch", "before__sha", "commit__sha", "commit__subject"),
     *("commit__author_name", "commit__committed_at"),
@@ -126,6 +127,14 @@ class ChangeGroup:
         return self.worst.reference
 
     @property
+    def holder(self) -> str:
+        """Who has its alert, or nobody; empty without one that somebody has to have."""
+        alert = self.worst.alert
+        if alert is None or alert.status in SETTLED or not self.is_slowdown:
+            return ""
+        return alert.assignee.username if alert.assignee else "nobody"
+
+    @property
     def alert_id(self) -> int | None:
         return next((point.alert_id for point in self.points if point.alert_id), None)
 
@@ -137,7 +146,7 @@ def change_points() -> QuerySet[ChangePoint]:
     positions = Position.objects.filter(branch=OuterRef("branch"))
     first = Subquery(positions.filter(commit=OuterRef("before")).values("number"))
     last = Subquery(positions.filter(commit=OuterRef("commit")).values("number"))
-    related = ("series__benchmark", "series__machine", "branch__project", "commit", "before", "alert")
+    related = ("series__benchmark", "series__machine", "branch__project", "commit", "before", "alert__assignee")
     points = ChangePoint.objects.select_related(*related).defer(
         "series__benchmark__definition", "series__machine__facts"
     )

@@ -25,7 +25,6 @@ from speedtrack.web.pages.running.live import stream_of_queue
 from speedtrack.web.pages.timeline.points import newest_changes
 from speedtrack.web.pages.timeline.view import View, view_of
 
-PINNABLE = ("timeline", "compare")  # names of addresses
 LONGEST = Pin._meta.get_field("address").max_length or 0
 PASSING = ("part", "why")  # keys of queries that open a part of a page
 MOST_COMMITS = 200  # of a plot, the newest of its range
@@ -41,6 +40,11 @@ class Target(NamedTuple):
     @property
     def slug(self) -> str:
         return str(self.arguments["slug"])
+
+    @property
+    def more_lines(self) -> int:
+        """How many lines a timeline has besides its own, which is the one of the plot."""
+        return len(self.query.getlist("line"))
 
     @property
     def address(self) -> str:
@@ -59,7 +63,7 @@ def target_of(text: str) -> Target:
         target = Target(match.url_name or "", match.kwargs, QueryDict(parts.query))
     except (Resolver404, ValueError):
         target = None
-    if target is None or target.name not in PINNABLE or UNSTORABLE.search(unquote(text)):
+    if target is None or target.name not in LOADED or UNSTORABLE.search(unquote(text)):
         raise Http404("This cannot be pinned: pin a timeline or a comparison, by the button on its page.")
     if len(target.address) > LONGEST:
         raise Http404(f"This address is too long to be pinned: it may have {LONGEST} characters.")
@@ -161,4 +165,5 @@ def comparison_of(target: Target, access: Access) -> dict[str, Any]:
     return {"comparison": read(sides)} if sides else {"problem": "Nothing can be compared yet."}
 
 
+#: name of an address that can be pinned -> what a pin of it shows
 LOADED: dict[str, Callable[[Target, Access], dict[str, Any]]] = {"timeline": chart_of, "compare": comparison_of}

@@ -19,7 +19,8 @@ from speedtrack.web.tests.world import World, html_of, queries, world
 
 
 def test_without_projects_it_says_how_to_begin(client: Client, db: None) -> None:
-    assert "manage.py track" in html_of(client.get("/"))
+    page = html_of(client.get("/"))
+    assert "Log in to track a repository" in page and 'href="/help/logins/#the-first-account"' in page
 
 
 def test_a_measured_head_is_fresh_and_new_commits_are_a_lag(client: Client, kvd: World) -> None:
@@ -85,7 +86,8 @@ def test_a_card_has_the_newest_value_the_last_change_and_the_releases(
     mean = "geometric mean of 2 benchmarks"
     assert re.search(rf"<strong>7\.\d\d µs</strong> <span .{{1,20}}>Server CPU per request, {mean} on kvd-m1", page)
     assert re.search(r"<dt>Last change</dt>.{1,200}slower \+20\.1%", page)
-    assert re.search(rf">v1\.1</a>.{{1,200}}! \+20\.0%</span> <span .{{1,20}}>against v1\.0, {mean}", page)
+    both = 'href="/p/kvd/compare/\\?base=v1.0&amp;head=v1.1&amp;machine=kvd-m1">against v1.0</a>'
+    assert re.search(rf">v1\.1</a>.{{1,200}}! \+20\.0%</span> <span .{{1,20}}><a {both}, {mean}", page)
     assert "since v1.1" in page and made.commit(7).short in page
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.test import Client
 
 from speedtrack.accounts import members, pins
@@ -55,9 +55,11 @@ def test_a_timeline_and_a_comparison_are_shown_with_their_sentences(
 
 
 def test_the_same_is_pinned_once_however_it_is_written(his: Client, bob: User, kvd: World) -> None:
-    pinned(his, f"{LINE}?branch=main")
-    pinned(his, f"{LINE.replace('get', '%67et')}?part=values&branch=main")
-    assert [one.address for one in pins.pins_of(bob)] == [f"{LINE}?branch=main"]
+    pinned(his, f"{LINE}?branch=main&line=set-p1")
+    pinned(his, f"{LINE.replace('get', '%67et')}?part=values&branch=main&line=set-p1")
+    assert [one.address for one in pins.pins_of(bob)] == [f"{LINE}?branch=main&line=set-p1"]
+    assert "and 1 more line</span>" in html_of(his.get("/board/"))
+    pinned(his, f"{LINE}?branch=main&line=set-p1")
     assert "on your board already" in html_of(his.get(LINE))
 
 
@@ -114,6 +116,15 @@ def test_a_board_has_an_end(his: Client, bob: User, kvd: World) -> None:
     assert "Not pinned: your board has 20 pins" in html_of(his.get(LINE))
     with pytest.raises(IntegrityError, match="a_board_has_20_places"), transaction.atomic():
         Pin.objects.create(user=bob, address=LINE, place=MOST_PINS)
+
+
+def test_the_database_refuses_a_pin_twice_and_two_in_one_place(bob: User) -> None:
+    pins.pin(bob, LINE)
+    with pytest.raises(IntegrityError, match="an_address_is_pinned_once"), transaction.atomic():
+        Pin.objects.create(user=bob, address=LINE, place=1)
+    with pytest.raises(IntegrityError, match="one_pin_per_place_of_a_board"), transaction.atomic():
+        Pin.objects.create(user=bob, address="/p/kvd/compare/", place=0)
+        connection.check_constraints()
 
 
 def test_what_the_person_may_not_see_any_more_is_a_line(his: Client, bob: User, kvd: World) -> None:

@@ -1,14 +1,16 @@
 """One's own board in a real browser: pin by a button, move by keys, full screen, live, and unpin."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.urls import reverse
 from playwright.sync_api import Browser, Page, expect
 
+from speedtrack.accounts import pins
 from speedtrack.projects.models import Project
+from speedtrack.web.tests.test_accessibility import UNBROKEN, faults_of, hostile
 from speedtrack.web.tests.test_browser import OVERFLOW, chart_is_drawn, chromium, watched
 from speedtrack.web.tests.test_first_lines_browser import log_in
 from speedtrack.web.tests.test_timeline_browser import is_ready
@@ -48,10 +50,6 @@ def test_ones_own_board(live_server: Any, settings: Any, tmp_path: Path, chromiu
     expect(heads(page)).to_have_text(["get-p1", sides, "set-p1"])
     expect(page.locator(".plots li").nth(1)).to_contain_text("most of all get-p1")
     assert page.evaluate(OVERFLOW) <= 0
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        if "SHOTS" in os.environ:
-            page.screenshot(path=f"{os.environ['SHOTS']}/board-{width}-{scheme}.png", full_page=True)
 
     page.locator(".plots li").nth(2).get_by_role("button", name="Move earlier").press("Enter")
     expect(heads(page).nth(1)).to_have_text("set-p1")
@@ -80,3 +78,24 @@ def test_ones_own_board(live_server: Any, settings: Any, tmp_path: Path, chromiu
     page.wait_for_url(f"**{LINE}?from=*")
     chart_is_drawn(page)
     assert complaints == []
+
+
+def test_a_board_of_hostile_names_is_accessible(
+    live_server: Any, settings: Any, tmp_path: Path, chromium: Browser
+) -> None:
+    settings.LIVE_URL = ""
+    made, alert = slowed(settings, tmp_path)
+    ada = User.objects.create_superuser("ada")
+    hostile(made, alert, ada)
+    for address in (
+        reverse("timeline", args=["kvd", UNBROKEN, CPU]),
+        f"/p/kvd/compare/?base={made.shas[4]}&head={UNBROKEN}",
+        f"/p/{'gone' * 12}/compare/",
+    ):
+        pins.pin(ada, address)
+    page = watched(chromium, 390, [])
+    log_in(page, live_server.url, ada)
+    page.goto(f"{live_server.url}/board/")
+    expect(page.locator(".plots .spark")).to_have_count(1)
+    expect(page.get_by_text("most of all")).to_have_count(1)
+    assert faults_of(page) == []

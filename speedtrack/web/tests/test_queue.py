@@ -20,7 +20,7 @@ from speedtrack.web.tests.world import World, html_of, queries, world
 
 
 def test_without_machines_it_says_how_to_begin(client: Client, db: None) -> None:
-    assert 'href="/settings/machines/"' in html_of(client.get("/queue/"))
+    assert 'An operator adds one (<a href="/help/machines/#enrolment">how</a>)' in html_of(client.get("/queue/"))
 
 
 def seen(**ago: float) -> None:

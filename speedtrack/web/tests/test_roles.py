@@ -25,7 +25,7 @@ from speedtrack.web.tests.world import World, html_of, inhabited
 TRIAGER, MAINTAINER, OWNER, OPERATOR = Role.TRIAGER, Role.MAINTAINER, Role.OWNER, Need.OPERATOR
 #: What each change needs, written down a second time: whoever adds an address decides twice.
 NEEDED: dict[Any, str] = {
-    Need.PERSON: "alert-decide invitation notifications settings",
+    Need.PERSON: "alert-decide invitation notifications pins settings",
     TRIAGER: "alert alert-move alert-split alert-merge mutes mute-end annotations annotation annotation-delete tries",
     MAINTAINER: "run-act compare-measure bisect bisection-stop measure pull-approve try-approve policies deliveries"
     " delivery channels channel-add channel channel-act project-settings project-access project-secret project-act"

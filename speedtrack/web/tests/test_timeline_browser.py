@@ -1,6 +1,5 @@
 """The chart of a timeline, explored in a real browser with pointer, wheel, keys and fingers."""
 
-import os
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -310,15 +309,6 @@ def test_who_may_annotates_in_a_card(shown: tuple[World, Alert, str], chromium: 
     expect(field).to_be_focused()
     page.keyboard.press("End")
     page.keyboard.type(" was *upgraded* & <b>rebooted</b>")
-    if "SHOTS" in os.environ:
-        page.locator("#pins").scroll_into_view_if_needed()
-        page.screenshot(path=f"{os.environ['SHOTS']}/note-1280-light.png")
-        page.emulate_media(color_scheme="dark")
-        page.set_viewport_size({"width": 390, "height": 900})
-        field.scroll_into_view_if_needed()
-        page.screenshot(path=f"{os.environ['SHOTS']}/note-390-dark.png")
-        page.set_viewport_size({"width": 1280, "height": 800})
-        field.focus()
     assert page.evaluate(OVERFLOW) <= 0
     page.keyboard.press("Control+Enter")
     note = page.locator("#pins .facts .note")
