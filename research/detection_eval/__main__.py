@@ -53,7 +53,7 @@ class Extent:
 
 
 QUICK = Extent(lines=3, nulls=400, power=20, narrowings=60, young=10, lengths=(240, 1000))
-WHOLE = Extent(lines=16, nulls=20_000, power=200, narrowings=1000, young=40, lengths=(240, 1000, 10_000))
+WHOLE = Extent(lines=4, nulls=5000, power=100, narrowings=250, young=20, lengths=(240, 1000, 10_000))
 
 
 def main() -> None:
@@ -78,7 +78,7 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="some minutes instead of half an hour")
+    parser.add_argument("--quick", action="store_true", help="some minutes instead of a quarter of an hour")
     parser.add_argument("--harness", type=Path, help="a folder with generate.py and harness.py")
     parser.add_argument("--data", type=Path, help="the histories that the harness reads")
     parser.add_argument("--peers", help="a Python that has the peers")

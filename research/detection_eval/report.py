@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import binomtest
 
 from research.detection_eval.detectors.beside import PeerScore
 from research.detection_eval.detectors.cost import MANY, CostCase, DetectionCost
@@ -52,6 +53,32 @@ def number(value: float, digits: int = 2) -> str:
 
 def percent(value: float, digits: int = 0) -> str:
     return "–" if math.isnan(value) else f"{100 * value:.{digits}f}%"
+
+
+def interval(hits: float, trials: float, words: Callable[[float], str]) -> str:
+    """The exact 95% interval of a share (Clopper and Pearson 1934), its ends in words; empty without trials."""
+    if not trials:
+        return ""
+    low, high = binomtest(round(hits), round(trials)).proportion_ci(method="exact")
+    return f" [{words(low)}, {words(high)}]"
+
+
+def share(hits: float, trials: float, digits: int = 0) -> str:
+    """A share in percent with its interval."""
+    ends = interval(hits, trials, lambda end: percent(end, digits))
+    return percent(hits / trials if trials else math.nan, digits) + ends
+
+
+def per_thousand(rate: float, commits: int) -> str:
+    """A rate per 1000 commits with its interval."""
+    ends = interval(rate * commits / 1000, commits, lambda end: number(1000 * end, 1)) if commits else ""
+    return number(rate, 1) + ends
+
+
+def f1(score: Score) -> str:
+    """F1 with its interval: it is a function of the share of hits among hits, false reports and misses."""
+    ends = interval(score.hits, score.changes + score.false, lambda end: number(2 * end / (1 + end)))
+    return number(score.f1) + ends
 
 
 def whole_way(scores: Mapping[str, Score]) -> str:
@@ -220,7 +247,7 @@ def cell(scores: Mapping[str, Score], name: str) -> str:
     if name not in scores:
         return "–"
     calm = scores.get(STEPS.get(name, ""))
-    return number(scores[name].f1) + (f" ({number(calm.false_rate)})" if calm else "")
+    return f1(scores[name]) + (f" ({number(calm.false_rate)})" if calm else "")
 
 
 def young_lines(rates: Mapping[float, float]) -> str:
@@ -297,7 +324,7 @@ def of_lines(scores: Mapping[str, Score]) -> list[Goal]:
         (datasets.GAUSSIAN, "Gaussian", "1"),
     ):
         if name in scores:
-            now = number(scores[name].suspicions_mature, 1)
+            now = per_thousand(scores[name].suspicions_mature, scores[name].commits_mature)
             rows.append(Goal(f"{suspicions}, {kind}", f"≤ {most}", now))
     for kind, steps, least in (
         ("synthetic", datasets.SYNTHETIC, "0.82"),
@@ -305,11 +332,12 @@ def of_lines(scores: Mapping[str, Score]) -> list[Goal]:
     ):
         if steps in scores:
             s = scores[steps]
-            named = percent(s.named / s.suspected if s.suspected else math.nan)
             rows += [
                 Goal(f"F1 after settling (false per 1000), {kind}", f"≥ {least} (≤ 0.1)", cell(scores, steps)),
-                Goal(f"pairs per 1000 commits, {kind}", "≤ 400", number(s.pairs, 0)),
-                Goal(f"suspected changes that reach the right commit, {kind}", "≥ 90%", named),
+                Goal(f"of {s.hits + s.false} confirmed changes, true, {kind}", "–", share(s.hits, s.hits + s.false)),
+                Goal(f"of {s.changes} changes, confirmed, {kind}", "–", share(s.hits, s.changes)),
+                Goal(f"pairs per 1000 commits, {kind}", "≤ 500", number(s.pairs, 0)),
+                Goal(f"suspected changes that reach the right commit, {kind}", "≥ 90%", share(s.named, s.suspected)),
             ]
     return rows
 
@@ -338,7 +366,7 @@ def of_settling(found: EvaluationFindings) -> list[Goal]:
     nulls = [one for one in found.settled if not one.case.change]
     if nulls:
         count = sum(one.runs for one in nulls)
-        confirmed = percent(sum(one.different * one.runs for one in nulls) / count, 2)
+        confirmed = share(sum(one.different * one.runs for one in nulls), count, 2)
         rows.append(Goal(f"of {count} suspicions without a change, confirmed", "≤ 1%", confirmed))
     wanted = {
         (0.02, 0.017): ("2% at a spread of 1.7%", "≥ 99% in ≤ 30 pairs"),
@@ -346,13 +374,13 @@ def of_settling(found: EvaluationFindings) -> list[Goal]:
     }
     for outcome in found.settled:
         if (key := (outcome.case.change, outcome.case.spread)) in wanted:
-            rows.append(Goal(*wanted[key], f"{percent(outcome.different, 1)} in {number(outcome.pairs, 0)} pairs"))
+            confirmed = share(outcome.different * outcome.runs, outcome.runs, 1)
+            rows.append(Goal(*wanted[key], f"{confirmed} in {number(outcome.pairs, 0)} pairs"))
     if found.narrowed:
-        right = min(narrowing.right for narrowing in found.narrowed)
-        wrong = np.average(
-            [narrowing.wrong for narrowing in found.narrowed], weights=[narrowing.runs for narrowing in found.narrowed]
-        )
-        shares = f"{percent(right)}; {percent(float(wrong), 1)}"
+        worst = min(found.narrowed, key=lambda narrowing: narrowing.right)
+        wrong = sum(narrowing.wrong * narrowing.runs for narrowing in found.narrowed)
+        runs = sum(narrowing.runs for narrowing in found.narrowed)
+        shares = f"{share(worst.right * worst.runs, worst.runs)}; {share(wrong, runs, 1)}"
         job = f"narrowing a range of {RANGE}, 2% and more: right; wrong"
         rows.append(Goal(job, "≥ 98%; ≤ 1%", shares))
     return rows

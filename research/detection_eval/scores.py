@@ -121,6 +121,7 @@ class Score:
     false: int
     suspicions: float  # per 1000 commits without a change nearby
     suspicions_mature: float  # the same from commit MATURE on
+    commits_mature: int
     false_rate: float  # confirmed without a cause, per 1000 commits of lines without a change
     pairs: float  # per 1000 commits
     suspected: int  # of the true changes, within the margin
@@ -150,8 +151,8 @@ class Score:
 def score(records: Iterable[Record]) -> Score:
     """The figures of a set of lines together."""
     records = list(records)
-    total = Score(len(records), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, [], [], Counter(), 0)
-    causeless = mature = mature_commits = null_commits = null_false = pairs = founds = withdrawn = 0
+    total = Score(len(records), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, [], [], Counter(), 0)
+    causeless = mature = null_commits = null_false = pairs = founds = withdrawn = 0
     for record in records:
         truth, confirmed = record.line.truth, record.confirmed
         steps = [one for one in record.found if one.kind == "step"]
@@ -167,7 +168,7 @@ def score(records: Iterable[Record]) -> Score:
         aimless = [one for one in record.found if not any(told_of(one, t, record.margin) for t, _ in truth)]
         causeless += len(aimless)
         mature += sum(one.seen >= MATURE for one in aimless)
-        mature_commits += max(0, n - MATURE)
+        total.commits_mature += max(0, n - MATURE)
         wrong = sum(not record.has_moved(one) for one in record.drifts)
         total.drifts += len(record.drifts)
         total.false_drifts += wrong
@@ -190,7 +191,7 @@ def score(records: Iterable[Record]) -> Score:
             total.widths.append(width)
             total.delays.append(max(0, one.seen - change[0]))
     total.suspicions = rate(causeless, total.commits)
-    total.suspicions_mature = rate(mature, mature_commits)
+    total.suspicions_mature = rate(mature, total.commits_mature)
     total.false_rate = rate(null_false, null_commits)
     total.pairs = rate(pairs, total.commits)
     total.vanished = withdrawn / founds if founds else 0.0

@@ -8,11 +8,20 @@ from research.detection_eval.__main__ import MARKS, write
 from research.detection_eval.detectors import peers, tracker
 from research.detection_eval.detectors.beside import PeerScore
 from research.detection_eval.detectors.cost import CostCase, DetectionCost
-from research.detection_eval.detectors.settling import Case, Narrowed, Rounds
+from research.detection_eval.detectors.settling import Case, Narrowed, Rounds, narrowings_of, rounds_of
 from research.detection_eval.lines import noise
 from research.detection_eval.lines.datasets import SAP
 from research.detection_eval.lines.lines import Line
-from research.detection_eval.report import EvaluationFindings, of_settling, sum_at_first, summary, tables
+from research.detection_eval.report import (
+    EvaluationFindings,
+    f1,
+    of_settling,
+    per_thousand,
+    share,
+    sum_at_first,
+    summary,
+    tables,
+)
 from research.detection_eval.scores import Found, Record, match, score
 from research.detection_eval.store import Store
 
@@ -79,6 +88,11 @@ def test_pairs_are_as_noisy_as_the_line_around_them() -> None:
     assert late > 2.5 * early
 
 
+def test_a_clear_change_is_settled_and_narrowed_to_its_commit() -> None:
+    assert [answer for answer, _ in rounds_of(Case(0.1, 0.01), 3, seed=1)] == ["different"] * 3
+    assert [answer for answer, _ in narrowings_of(Case(0.1, 0.01), 3, seed=1)] == ["right"] * 3
+
+
 def test_every_kind_of_noise_has_the_spread_that_it_states() -> None:
     for name in ("Gaussian", "heavy tails", "AR 0.35", "AR 0.7"):
         deviation = noise.draw(np.random.default_rng(5), 20_000, noise.KINDS[name])
@@ -117,7 +131,7 @@ def test_the_tables_are_of_what_is_there() -> None:
     titles = [part.splitlines()[0] for part in tables(replace(nothing, settled=settled))]
     assert titles == ["### All answers of settling", "### Against the targets", "### Settling"]
     wrong = next(row for row in of_settling(replace(nothing, settled=settled)))
-    assert (wrong.job, wrong.now) == ("of 400 suspicions without a change, confirmed", "1.25%")
+    assert (wrong.job, wrong.now) == ("of 400 suspicions without a change, confirmed", "1.25% [0.41%, 2.89%]")
 
 
 def test_the_page_shows_the_short_tables_alone() -> None:
@@ -135,9 +149,24 @@ def test_the_page_shows_the_short_tables_alone() -> None:
     text = "\n".join(summary(found))
     assert "| none (A/A) | 0.36%, 20 |  |\n| 2% |  | 100%, 30 |" in text
     assert "| 2% | 1.7% | 95% | 214 | 250 |" in "\n".join(tables(found))
-    assert "right; wrong | ≥ 98%; ≤ 1% | 95%; 0.8% |" in text
+    assert "right; wrong | ≥ 98%; ≤ 1% | 95% [92%, 97%]; 0.8% [0.1%, 2.9%] |" in text
     shown = PAGE.read_text().partition(MARKS[0])[2].partition(MARKS[1])[0]
     assert headings(shown) == headings(text)
+
+
+def test_rates_have_exact_intervals() -> None:
+    nine = score(
+        [
+            Record(
+                Line("nine", [[1.0]] * 500, [(50 * i, 1) for i in range(1, 10)], [0.1] * 9),
+                [Found(50 * i, 1, [50 * i], "confirmed", None, (50 * i - 1, 50 * i), 50 * i) for i in range(1, 6)],
+            )
+        ]
+    )
+    assert f1(nine) == "0.71 [0.35, 0.93]"
+    assert share(0, 20_000, 2) == "0.00% [0.00%, 0.02%]"
+    assert per_thousand(2.0, 1000) == "2.0 [0.2, 7.2]"
+    assert f1(score([])) == "–"
 
 
 def headings(text: str) -> list[str]:

@@ -9,12 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from speedtrack.stats.comparing.bisect import CommitLevel
 from speedtrack.stats.comparing.compare import Comparison
 
 Pairs = list[tuple[float, float]]
@@ -119,15 +116,15 @@ def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:
     error = bisect.error_per_step(RANGE - 1)
     while last - first > 1:
         middle, pairs = first + (last - first) // 2, Pairs()
-        side = CommitLevel.UNKNOWN
-        while side == CommitLevel.UNKNOWN and len(pairs) < narrow.MOST:
+        side = bisect.CommitLevel.UNKNOWN
+        while side == bisect.CommitLevel.UNKNOWN and len(pairs) < narrow.MOST:
             count = max(narrow.pairs_needed(confirming, ratio=ratio, error=error), len(pairs))
             pairs += draw(rng, count, case, changed=middle >= cause)
             side = narrow.place_commit(pairs, ratio=ratio, error=error).side
         spent += len(pairs)
-        if side == CommitLevel.UNKNOWN:
+        if side == bisect.CommitLevel.UNKNOWN:
             break
-        first, last = (first, middle) if side == CommitLevel.NEW else (middle, last)
+        first, last = (first, middle) if side == bisect.CommitLevel.NEW else (middle, last)
     if not first < cause <= last:
         return "wrong", spent
     return ("right" if last - first == 1 else "wide"), spent
