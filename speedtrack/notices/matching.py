@@ -54,7 +54,7 @@ class Interest:
 
 
 def facts_of(alert: Alert) -> AlertFacts:
-    works = works_of(alert.change_points.select_related("series__benchmark"))
+    works = works_of(list(alert.change_points.select_related("series__benchmark")))
     changes = [
         MatchedChange(
             cp.series.benchmark.name,

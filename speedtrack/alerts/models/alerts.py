@@ -37,6 +37,11 @@ class AlertQuerySet(models.QuerySet["Alert"]):
         }
         return self.annotate(**annotations)
 
+    def naming_one(self) -> "AlertQuerySet":
+        """Alerts of which a single commit is the cause."""
+        single: dict[str, Any] = {"width": 1, "drift": ""}
+        return self.with_range().filter(**single)
+
     def standing(self) -> "AlertQuerySet":
         """Alerts that were not merged into another one."""
         return self.filter(merged_into=None)

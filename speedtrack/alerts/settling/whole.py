@@ -9,7 +9,7 @@ that are missing for the two commits take seconds: every alert waits for these.
 from collections.abc import Sequence
 from datetime import timedelta
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Count, Exists, OuterRef
 from django.db.models.functions import Now
 
 from speedtrack.alerts.headlines import headline
@@ -45,8 +45,8 @@ Kind = AlertEvent.Kind
 def ask() -> int:
     """Queue the pairs for each alert that names a commit, once for its two commits. Return the number of runs."""
     asked = Run.objects.filter(reason=Reason.EFFECT, base=OuterRef("before"), commit=OuterRef("commit"))
-    open_alerts = Alert.objects.with_range().open().filter(status=Alert.Status.CONFIRMED, muted=False)
-    named = open_alerts.filter(~Exists(asked), width=1, drift="", created__gt=Now() - LATELY)
+    open_alerts = Alert.objects.naming_one().open().filter(status=Alert.Status.CONFIRMED, muted=False)
+    named = open_alerts.filter(~Exists(asked), created__gt=Now() - LATELY)
     count = 0
     for alert in named.order_by("pk"):
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
@@ -72,22 +72,21 @@ def ask_about(alert: Alert) -> list[Run]:
 
 def plan_counts(alert: Alert, changes: Sequence[ChangePoint]) -> Run | None:
     """Queue counts of both commits for the changed benchmarks that are counted, but not at both of them."""
-    machine, ends = changes[0].series.machine, {alert.before_id, alert.commit_id}
+    machine, ends = changes[0].series.machine, (alert.before_id, alert.commit_id)
     benchmarks = {cp.series.benchmark_id: cp.series.benchmark for cp in changes}
     counted = Series.objects.filter(machine=machine, benchmark__in=benchmarks, metric__in=COUNTED)
-    again = Q(base=alert.before_id, commit=alert.commit_id, metrics=COUNTED, machine=machine)
-    settled = Benchmark.objects.filter(sets__runs__in=Run.objects.filter(again)).values("pk")
-    points = lines.clean_measurements().filter(commit__in=ends)
-    missing = [
-        benchmarks[series.benchmark_id]
-        for series in counted.exclude(benchmark__in=settled).order_by("pk")
-        if points.filter(series=series).values("commit").distinct().count() < len(ends)
-    ]
+    by_pairs = Run.objects.filter(base=ends[0], commit=ends[1], machine=machine, metrics=COUNTED)
+    known = set(Benchmark.objects.filter(sets__runs__in=by_pairs).values_list("pk", flat=True))
+    points = (
+        lines.clean_measurements().filter(series__in=counted, commit__in=ends).values("series__benchmark", "series")
+    )
+    both = points.annotate(commits=Count("commit", distinct=True)).filter(commits=len(ends))
+    known.update(both.values_list("series__benchmark", flat=True))
+    missing = sorted(set(counted.values_list("benchmark", flat=True)) - known)
     if not missing:
         return None
     suite = pairing.suite_of(changes[0])
-    benchmark_set, pairs = store_set(suite, missing), compare.FEWEST_COUNTS
-    ends = (alert.before_id, alert.commit_id)
+    benchmark_set, pairs = store_set(suite, [benchmarks[pk] for pk in missing]), compare.FEWEST_COUNTS
     return plan_pairs(
         Question(*ends, machine, suite, benchmark_set, Reason.EFFECT, pairs, COUNTED, PRIORITY["confirm"])
     )

@@ -253,7 +253,7 @@ def test_an_alert_says_when_the_same_instructions_take_longer(counting: Counting
     builders.track(counting.world.repository)
     counting.until_quiet()
     alert = Alert.objects.get()
-    sentences = instructions.sentences_of(instructions.works_of(alert.change_points.all()))
+    sentences = instructions.sentences_of(instructions.works_of(list(alert.change_points.all())))
     assert len(sentences) >= 1 and all("the same instructions (" in one and "slower" in one for one in sentences)
     assert not any(jobs.is_counted(run) for run in Run.objects.all())
 

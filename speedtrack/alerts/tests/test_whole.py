@@ -30,6 +30,7 @@ WIDE = builders.SUITE + "".join(
     f'[[benchmark]]\nname = "{name}"\nwhy = "one of several"\nworkload = {{ test = "{name[:-3]}", clients = 50 }}\n'
     for name in NAMES[2:]
 )
+FINE = WIDE.replace("smallest_effect = 0.03", "smallest_effect = 0.01")
 CPU = "server_cpu_ns_per_request"
 
 
@@ -58,8 +59,8 @@ class Wide(World):
         raise AssertionError("no commit was named")
 
 
-def make_wide(settings: Any, directory: Path, sizes: dict[str, float], noise: float) -> Wide:
-    builders.use_suite(settings, directory / "suites", WIDE)
+def make_wide(settings: Any, directory: Path, sizes: dict[str, float], noise: float, suite: str = WIDE) -> Wide:
+    builders.use_suite(settings, directory / "suites", suite)
     world = Wide(builders.Repository(directory / "repository"), builders.machine(), noise=noise, sizes=sizes)
     world.shas = world.repository.commits(12)
     builders.track(world.repository, emails=["dev@example.org"])
@@ -76,7 +77,7 @@ def large(settings: Any, directory: Path) -> Wide:
 @worlds.shared
 def small(settings: Any, directory: Path) -> Wide:
     """Likewise, of a commit whose known change is below whole.LARGE."""
-    return make_wide(settings, directory, {"get-p1": 1.04, "set-p1": 1.06}, 0.003)
+    return make_wide(settings, directory, {"get-p1": 1.045, "set-p1": 1.06}, 0.003, FINE)
 
 
 def effect_runs() -> list[Run]:
