@@ -17,7 +17,7 @@ from speedtrack.judging.verdicts import DIFFERING, Judgement, Ruling, words_of
 from speedtrack.runs.models import Series
 
 SAME_WORK = frozenset({Ruling.SAME, Ruling.SAME_PROGRAM})
-NOT_COUNTED = "neither the suite nor the processor counts its instructions"
+NOT_COUNTED = "neither the suite nor the processor counts them"
 NOT_AT_BOTH = "not both commits were counted"
 #: Why counts of both commits say nothing, by the verdict on them.
 UNTOLD: dict[str, str] = {
