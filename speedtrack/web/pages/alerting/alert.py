@@ -160,7 +160,9 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
     runs = Run.objects.select_related("commit", "base").only("reason", "status", "commit__sha", "base__sha")
     prefetch_related_objects(points[:shown_count], Prefetch("runs", runs))
     forest = Forest.of([(cp.ratio, cp.low, cp.high) for cp in points])
-    benchmarks = headline_series(alert, points[0]) if points else {}
+    whole = whole_effect_of(alert)
+    by_history = bool(points) and not (whole and whole.total)
+    benchmarks = headline_series(alert, points[0]) if by_history else {}
     line = points_around(alert, {*benchmarks, *(cp.series_id for cp in points[:MOST_EXCERPTS])})
     works = works_of(points)
     evidence = evidence_of(alert, works, forest, shown_count, excerpts_of(alert, points[:MOST_EXCERPTS], line))
@@ -177,10 +179,10 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
         others=[cp for cp in near if cp.alert_id != alert.pk],
         events=list(alert.events.select_related("who").order_by("pk")),
         choices=[alert.status, *(c.value for c in CHOICES if c != alert.status)],
-        suite=suite_effect(alert, points, benchmarks, line) if points else None,
+        suite=suite_effect(alert, points, benchmarks, line) if by_history else None,
         fixed_on=fixed_on,
         not_fixed_on=not_fixed_on,
-        whole=whole_effect_of(alert),
+        whole=whole,
         which_moved=sentences_of(works),
         is_time_only=is_time_only(works),
         function_tables=counts.function_tables(points),
