@@ -49,12 +49,33 @@ class Neighbour(NamedTuple):
 
 
 def judge(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) -> dict[TwoSides, Judgement]:
-    """The judgement of each of these, by one query. Absent where a side was not measured.
+    """The judgement of each of these, by one query. Absent where a side was not measured, not even in pairs.
 
     ``neighbours``: further sides, whose judgement is absent until detection has compared them.
     """
     findings, known = findings_of(sides, neighbours)
-    return {side: judged(finding, known) for side, finding in findings.items()}
+    by_pairs = {side: judgement for side in sides if side not in findings and (judgement := paired_only(side, known))}
+    return by_pairs | {side: judged(finding, known) for side, finding in findings.items()}
+
+
+def paired_only(side: TwoSides, known: Known) -> Judgement | None:
+    """The judgement of two commits that have no comparable points of their own, by their pairs."""
+    series = known.series[side.series_id]
+    ends = Ends(series.machine_id, side.base_id, side.head_id)
+    pairs = known.pairs.get((ends, series.benchmark_id, series.metric.name), ())
+    is_same_program = ends in known.same_program and series.benchmark != BUILD
+    return judged_by_pairs(series.metric, pairs, series.smallest, series.benchmark_id, is_same_program)
+
+
+def judged_by_pairs(
+    metric: Metric, pairs: tuple[Pair, ...], smallest: float, seed: int, is_same_program: bool
+) -> Judgement | None:
+    """The judgement of pairs alone, without a suspicion; None if there are too few."""
+    answer = evidence.answer_of_pairs(metric, pairs, smallest, seed, 1.0) if pairs else None
+    if answer is None:
+        return None
+    verdict = ruling_of(metric, answer, Circumstances(same_program=is_same_program))
+    return Judgement(metric, verdict, *answer[:3], Basis.PAIRS, len(pairs))
 
 
 def findings_of(

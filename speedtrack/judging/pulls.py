@@ -9,7 +9,8 @@ from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.judging import evidence
 from speedtrack.judging.evidence import Ends
-from speedtrack.judging.verdicts import ORDER, Basis, Circumstances, Judgement, ruling_of
+from speedtrack.judging.judge import judged_by_pairs
+from speedtrack.judging.verdicts import ORDER, Judgement
 from speedtrack.runs.models import Run, Series
 
 
@@ -43,10 +44,7 @@ def judge_pulls(runs: Sequence[Run]) -> list[PairedJudgement]:
     for (end, benchmark, metric_name), found in pairs.items():
         metric = METRICS[metric_name]
         effect = smallest[series[end.machine_id, benchmark, metric_name]]
-        answer = evidence.answer_of_pairs(metric, found, effect, benchmark, 1.0)
-        if answer:
-            verdict = ruling_of(metric, answer, Circumstances(same_program=end in known.same_program))
-            judgement = Judgement(metric, verdict, *answer[:3], Basis.PAIRS, len(found))
+        if judgement := judged_by_pairs(metric, found, effect, benchmark, end in known.same_program):
             judgements.append(PairedJudgement(end, machines[end.machine_id], names[benchmark].name, judgement))
     return sorted(
         judgements,

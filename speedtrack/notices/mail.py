@@ -17,6 +17,8 @@ from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.benchmarks import numbers
+from speedtrack.judging.instructions import is_time_only, works_of
+from speedtrack.judging.whole import whole_effect_of
 from speedtrack.notices import seeing, subscribing
 from speedtrack.notices.errors import PermanentFailure
 from speedtrack.notices.models import Notice, Outbox, Subscriber
@@ -64,10 +66,14 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
     links = subscription_links(notices)
     earlier = list(earlier_mails(row))
     changes = changes_of(alert)
+    works = works_of(changes)
     pictures = pictures_of(changes)
     context = {
         "alert": alert,
         "changes": changes,
+        "works": works,
+        "is_time_only": is_time_only(works),
+        "whole": whole_effect_of(alert),
         "summaries": summaries_of(changes),
         "headline": headline(changes),
         "pictures": [(cp, cid_of(cp)) for cp in changes if cp.pk in pictures],
@@ -76,7 +82,6 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
         "restoration": restoration_in_words(list(alert.events.order_by("pk"))),
         "candidates": list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
         "branches": alert.branch_names(),
-        "which_moved": counts.which_moved(changes),
         "function_tables": counts.function_tables(changes),
         "url": settings.URL + reverse("alert", args=[alert.pk]),
         "project_url": settings.URL + reverse("project", args=[alert.project.slug]),

@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.db.models.functions import Lower
 
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.alerts.pairs.counts import same_instructions
+from speedtrack.judging.instructions import works_of
 from speedtrack.notices.models import Pace, Subscriber, Subscription
 from speedtrack.notices.seeing import who_see
 
@@ -19,12 +19,15 @@ MOST_AUTHORS = 10  # in a wider range no commit counts as a person's own
 
 @dataclass(frozen=True)
 class MatchedChange:
-    """A change of the alert. ``is_gain``: the one commit of the alert certainly made its benchmark better."""
+    """A change of the alert. ``is_time_only``: the same instructions take other time.
+
+    ``is_gain``: the one commit of the alert certainly made its benchmark better.
+    """
 
     benchmark: str
     percent: float
     is_slowdown: bool
-    same_instructions: bool
+    is_time_only: bool
     is_gain: bool
 
 
@@ -51,17 +54,17 @@ class Interest:
 
 
 def facts_of(alert: Alert) -> AlertFacts:
-    points = list(alert.change_points.select_related("series__benchmark"))
-    same = same_instructions(points)
+    works = works_of(list(alert.change_points.select_related("series__benchmark")))
     changes = [
         MatchedChange(
             cp.series.benchmark.name,
             abs(cp.ratio - 1) * 100,
             cp.is_slowdown,
-            cp.pk in same,
+            work.is_time_only,
             is_gain=not cp.is_slowdown and cp.status == ChangePoint.Status.CONFIRMED and alert.width == 1,
         )
-        for cp in points
+        for work in works
+        for cp in [work.change]
     ]
     emails = list(alert.candidates().values_list("author_email", flat=True)[: MOST_AUTHORS + 1])
     if alert.drift:
@@ -92,15 +95,23 @@ def interests_in(alert: Alert) -> list[Interest]:
 def authors_to_notify(facts: AlertFacts, subscriptions: Sequence[Subscription]) -> list[Subscriber]:
     """The authors to notify of their commits, because of a slowdown or a certain gain that counts for them.
 
-    The subscriptions of an author to the project decide which changes count. Their branches and benchmarks do not
-    matter, because these are the author's own commits.
+    What moved in time alone counts for authors who asked for that only. The subscriptions of an author to the project
+    decide what else counts; their branches and benchmarks do not matter, because these are the author's own commits.
     """
     authors = Subscriber.objects.alias(address=Lower("email")).filter(own_commits=True, address__in=facts.authors)
     changes = [change for change in facts.changes if change.is_slowdown or change.is_gain]
     limits: dict[int, list[Subscription]] = defaultdict(list)
     for subscription in subscriptions:
         limits[subscription.subscriber_id].append(subscription)
-    return [author for author in authors if any(counts_for(limits[author.pk], change) for change in changes)]
+    return [
+        author
+        for author in authors
+        if any(
+            counts_for(limits[author.pk], change)
+            for change in changes
+            if author.own_time_only or not change.is_time_only
+        )
+    ]
 
 
 def counts_for(limits: Sequence[Subscription], change: MatchedChange) -> bool:
@@ -110,7 +121,7 @@ def counts_for(limits: Sequence[Subscription], change: MatchedChange) -> bool:
 
 def is_counted(subscription: Subscription, change: MatchedChange) -> bool:
     """Return whether a change is large enough for a subscription, and of a kind that it asks for."""
-    is_skipped = subscription.skip_same_instructions and change.same_instructions
+    is_skipped = subscription.skip_same_instructions and change.is_time_only
     return change.percent >= subscription.smallest_percent and not is_skipped
 
 

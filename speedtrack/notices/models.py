@@ -36,6 +36,9 @@ class Subscriber(models.Model):
     email = models.EmailField()
     user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, null=True, related_name="subscriber")
     own_commits = models.BooleanField(default=True, help_text="notify at once about the person's own commits")
+    own_time_only = models.BooleanField(
+        default=False, help_text="such commits count even where the same instructions take other time"
+    )
     follow_ups = models.BooleanField(default=True, help_text="notify about later events of such alerts")
     time_zone = models.CharField(max_length=64, default="UTC")
     quiet_from = models.TimeField(null=True, blank=True)

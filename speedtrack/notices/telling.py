@@ -21,8 +21,8 @@ from speedtrack.runs.models import Alarm, MachineEvent
 
 log = logging.getLogger(__name__)
 
-#: Kinds that notify subscribers who do not know of the alert yet; GREW, since the joining change may match them.
-FIRST = ("raised", "grew")
+#: Kinds that notify subscribers who do not know of the alert yet; two of them, since a joining change may match them.
+FIRST = ("raised", "grew", "measured")
 #: Kinds that notify those who already know of the alert.
 FOLLOW_UPS = ("narrowed", "moved", "decided", "noted", "fixed", "reopened")
 TOKEN_WARNING = timedelta(days=7)  # its owner is mailed so long before a token expires
@@ -39,8 +39,9 @@ def tell_subscribers(now: datetime | None = None) -> None:
 @transaction.atomic
 def note_events(now: datetime) -> None:
     """Write one notice for each new event and each subscriber to notify."""
-    events = AlertEvent.objects.filter(untold=True).select_for_update(skip_locked=True, of=("self",)).order_by("id")
-    for event in events.select_related("alert__project", "alert__branch", "alert__commit"):
+    tellable = AlertEvent.objects.tellable().select_for_update(skip_locked=True, of=("self",)).order_by("id")
+    events = list(tellable.select_related("alert__project", "alert__branch", "alert__commit"))
+    for event in events:
         earlier = earlier_notices(event.alert)
         if event.kind in FIRST:
             notices = first_notices(event, earlier, now)
@@ -78,7 +79,7 @@ def first_notices(event: AlertEvent, earlier: dict[int, Notice], now: datetime) 
     informed: dict[int, Notice] = {} if is_first_slowdown(event) else earlier
     new = [interest for interest in interests_in(event.alert) if interest.subscriber.pk not in informed]
     notices = [notice_of(event, w.subscriber, w.pace, now, subscription=w.subscription, own=w.is_own) for w in new]
-    if event.kind != AlertEvent.Kind.RAISED:
+    if event.kind == AlertEvent.Kind.GREW:
         return notices
     subscribers = {interest.subscriber.pk for interest in new}
     follow_ups = {pk: notice for pk, notice in earlier.items() if pk not in subscribers}

@@ -22,7 +22,7 @@ from django.db.models.functions import Concat
 from kombu import Queue
 
 from runners import probing
-from speedtrack.alerts.lines.waiting import runs_with_due_floors, unasked_machines
+from speedtrack.alerts.lines.waiting import alerts_with_unread_effects, runs_with_due_floors, unasked_machines
 from speedtrack.alerts.models import AlertEvent, Bisection, ChangePoint
 from speedtrack.celery import app, broker
 from speedtrack.ground.postgres import pgsession
@@ -88,7 +88,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("poll", Project.objects.due(settings.POLL_EVERY_S).at_rest()),
         ("notify", Outbox.objects.due()),
         ("notify", Notice.objects.due()),
-        ("notify", AlertEvent.objects.filter(untold=True)),
+        ("notify", AlertEvent.objects.tellable()),
         ("notify", MachineEvent.objects.filter(untold=True)),
         ("notify", Alarm.objects.filter(untold=True)),
         ("notify", CommitStatus.objects.due()),
@@ -99,6 +99,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("detect", ChangePoint.objects.ripe()),
         ("detect", Bisection.objects.ripe()),
         ("detect", runs_with_due_floors()),
+        ("detect", alerts_with_unread_effects()),
         ("calibrate", unasked_machines()),
         ("prune", nightly.due()),
     ]

@@ -1,5 +1,6 @@
 """Changes, and what people decide about them."""
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Self
 
 from django.conf import settings
@@ -13,6 +14,8 @@ from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.triage import CHOICES
 from speedtrack.judging.verdicts import look_of_change, sign_of_change, way_of, words_of
+from speedtrack.judging.instructions import Work, is_time_only, sentences_of, works_of
+from speedtrack.judging.whole import whole_effect_of
 from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Whole
 from speedtrack.reports.projects import CommitDocument
 
@@ -114,10 +117,27 @@ class AlertDocument(JudgedDocument):
     changes: Annotated[
         list[ChangePointDocument], From(lambda alert: list(map(ChangePointDocument.of, ranked_changes(alert))))
     ] = Field(description="first slowdowns, the largest first")
+    instructions: Text = Field(
+        description="of its largest change: `more instructions`, `fewer instructions` or `the same instructions` with "
+        "their change, or `not countable, because …`; empty without changes"
+    )
+    is_time_only: bool = Field(description="the same instructions take other time, in all of its changes")
     url: Annotated[str, Filled("/api/v1/alerts/{0.pk}")]
     page_url: Annotated[str, From(lambda alert: f"{settings.URL}/alerts/{alert.pk}/")] = Field(
         description="address of its page"
     )
+
+    @classmethod
+    def list_of(cls, alerts: Iterable[Alert]) -> "list[AlertDocument]":
+        """The documents of alerts that were loaded as ``known_alerts`` does."""
+        changes = {alert: ranked_changes(alert) for alert in alerts}
+        works = {work.change.pk: work for work in works_of([cp for own in changes.values() for cp in own])}
+        return [AlertDocument.of(alert, **facts_of([works[cp.pk] for cp in own])) for alert, own in changes.items()]
+
+
+def facts_of(works: Sequence[Work]) -> dict[str, Any]:
+    """What instructions say about an alert, of whose changes these are, the largest first."""
+    return {"instructions": works[0].words if works else "", "is_time_only": is_time_only(works)}
 
 
 class AlertEventDocument(Document):
@@ -157,6 +177,22 @@ class SettledChangeDocument(ChangePointDocument):
 
     pairs: int | None = Field(description="of both ends of the range; null: none have shown the change")
     p: float | None = Field(description="the reciprocal of the evidence of these pairs")
+    instructions: Text = Field(description="what the instructions of its benchmark did, in words")
+
+
+class WholeEffectDocument(Document):
+    """What a commit did to every benchmark of its suite, by pairs with the commit before it, without history."""
+
+    run: Annotated[int, From("run.pk")]
+    status: Annotated[str, From("run.status")]
+    metric: Annotated[str, From("metric.name")]
+    ratio: Annotated[float | None, From("total.mean.ratio")] = Field(
+        description="the geometric mean of after / before; null until it is measured"
+    )
+    low: Annotated[float | None, From("total.mean.low")] = Field(description="lower end of its 95% interval")
+    high: Annotated[float | None, From("total.mean.high")]
+    benchmarks: Annotated[int | None, From("total.benchmarks")] = Field(description="how many the mean rests on")
+    words: Text
 
 
 class AlertDetails(AlertDocument):
@@ -171,6 +207,7 @@ class AlertDetails(AlertDocument):
         description="by benchmark whose instructions are known: `more instructions`, or `the same instructions, slower`"
     )
     function_tables: list[FunctionTableDocument] = Field(description="of counted changes that were counted again")
+    whole_effect: WholeEffectDocument | None = Field(description="null: no single commit is named, or not asked for")
     restoration: Text = Field(
         description="of an open alert of which some series are back on the old level: which are, and which are not"
     )
@@ -180,25 +217,30 @@ class AlertDetails(AlertDocument):
     def of(cls, row: Any, **given: Any) -> Self:
         """The document of an alert that was loaded as ``known_alerts`` does."""
         changes, events = ranked_changes(row), list(row.events.select_related("who").order_by("pk"))
+        works, whole = works_of(changes), whole_effect_of(row)
         candidates = row.candidates().select_related("project").reverse()[:MOST_CANDIDATES]
         return super().of(
             row,
-            changes=settled_changes(changes),
+            changes=settled_changes(works),
             candidates=list(map(CommitDocument.of, list(candidates) or [row.commit])),
             fixed_on=row.branches_fixed()[0] if row.fixed_by_id else [],
-            which_moved=counts.which_moved(changes),
+            which_moved=sentences_of(works),
             function_tables=list(map(FunctionTableDocument.of, counts.function_tables(changes))),
+            whole_effect=WholeEffectDocument.of(whole) if whole else None,
             restoration=restoration_in_words(events),
             history=list(map(AlertEventDocument.of, events)),
+            **facts_of(works),
             **given,
         )
 
 
-def settled_changes(changes: list[ChangePoint]) -> list[SettledChangeDocument]:
-    verdicts = settling_verdicts(changes)
+def settled_changes(works: Sequence[Work]) -> list[SettledChangeDocument]:
+    verdicts = settling_verdicts([work.change for work in works])
     evidence = {pk: {"pairs": verdict.pairs, "p": verdict.p} for pk, verdict in verdicts.items()}
+    unsettled = {"pairs": None, "p": None}
     return [
-        SettledChangeDocument.of(change, **evidence.get(change.pk, {"pairs": None, "p": None})) for change in changes
+        SettledChangeDocument.of(work.change, instructions=work.words, **evidence.get(work.change.pk, unsettled))
+        for work in works
     ]
 
 

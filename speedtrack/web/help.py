@@ -160,6 +160,7 @@ WORDS = {
         "backfill": ("measures a commit that an earlier push left out", "methodology#what-is-measured-next"),
         "confirm": ("measures both sides of a suspicion again, interleaved", SETTLING),
         "bisect": ("measures commits inside of a range, to narrow it", SETTLING),
+        "effect": ("measures what a named commit did to every benchmark of its suite", "alerts#the-whole-effect"),
         "manual": ("was asked for by a person", GLOSSARY),
         "canary": ("measures the frozen server of its machine", CANARY),
         "aa": ("measures a commit against itself: whatever it shows is noise", "methodology#what-the-machine-can-see"),
@@ -322,6 +323,7 @@ STATISTICS = {
     ),
     "muted": of_glossary("Mute", "alerts#who-is-not-told-at-once", "Muted"),
     "improvement": of_glossary("Improvement", "alerts#what-becomes-one-alert"),
+    "time only": of_glossary("Time only", "alerts#what-becomes-one-alert"),
 }
 
 

@@ -103,5 +103,6 @@ def alert_row(alert: JsonObject, with_project: bool) -> list[str]:
         first = changes[0]
         summary = f"{plain(first['benchmark'])} {first['metric']} {gates.change(first['ratio'])}"
         summary += f" and {len(changes) - 1} more" * (len(changes) > 1)
+        summary += f"; {plain(alert['instructions'])}" if alert.get("instructions") else ""
     project = [alert["project"]] if with_project else []
     return [str(alert["id"]), alert["status"], *project, summary, f"{alert['commit'][:12]}", ago(alert["created"])]

@@ -65,7 +65,8 @@ def settle(tracked: TrackedLine, now: int) -> Iterator[None]:
             return
         confirm.step()
         yield
-        waiting = list(Run.objects.filter(status=Status.QUEUED, machine=tracked.machine).order_by("id"))
+        queued = Run.objects.filter(status=Status.QUEUED, machine=tracked.machine).exclude(reason=Reason.EFFECT)
+        waiting = list(queued.order_by("id"))
         if not waiting:
             return
         for run in waiting:

@@ -1,11 +1,14 @@
-"""Which rows wait for a noise floor. The dispatcher asks all day, and need not hold the statistics of ``floors``."""
+"""Which rows wait for noise floors, or to read the whole effect of a commit. The dispatcher asks all day for them, and
+need not hold the statistics of those who answer.
+"""
 
 from datetime import timedelta
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.runs.models import IN_SERVICE, SETTLING, Build, Machine, Reason, Run, RunQuerySet, Side
+from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.runs.models import ENDED, IN_SERVICE, SETTLING, Build, Machine, Reason, Run, RunQuerySet, Side
 
 IDLE = timedelta(minutes=10)  # without work before this begins: pushes come in groups and must not wait
 
@@ -30,3 +33,17 @@ def runs_with_due_floors() -> RunQuerySet:
     twins = base.filter(Exists(head), succeeded=True)
     runs = Run.objects.filter(floors_due=True, floors=None)
     return runs.filter(Q(reason=Reason.AA) | (Q(reason__in=SETTLING) & Exists(twins)))
+
+
+def unread_effects() -> RunQuerySet:
+    """Ended runs of the whole effect of a commit that no event tells of."""
+    read = AlertEvent.objects.filter(kind=AlertEvent.Kind.MEASURED, run=OuterRef("pk"))
+    ended = Run.objects.filter(reason=Reason.EFFECT, status__in=ENDED)
+    return ended.filter(~Exists(read))
+
+
+def alerts_with_unread_effects() -> QuerySet[Alert]:
+    """Open alerts whose whole effect has been measured, but not read."""
+    unread = unread_effects().filter(base=OuterRef("before"), commit=OuterRef("commit"))
+    alerts: QuerySet[Alert] = Alert.objects.open().filter(Exists(unread))
+    return alerts.order_by("pk")

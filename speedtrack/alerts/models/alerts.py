@@ -1,5 +1,6 @@
 """Alerts, and what happened to them."""
 
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -11,6 +12,9 @@ from django.utils.functional import cached_property
 
 from speedtrack.ground.postgres.wakeups import Wakes
 from speedtrack.projects.models import Branch, Commit, Position, Project
+from speedtrack.runs.models import Run
+
+PATIENCE = timedelta(minutes=10)  # an event waits no longer for the run that completes what is told of it
 
 
 class AlertQuerySet(models.QuerySet["Alert"]):
@@ -32,6 +36,11 @@ class AlertQuerySet(models.QuerySet["Alert"]):
             "containing": ArraySubquery(branches.values("name")),
         }
         return self.annotate(**annotations)
+
+    def naming_one(self) -> "AlertQuerySet":
+        """Alerts of which a single commit is the cause."""
+        single: dict[str, Any] = {"width": 1, "drift": ""}
+        return self.with_range().filter(**single)
 
     def standing(self) -> "AlertQuerySet":
         """Alerts that were not merged into another one."""
@@ -173,17 +182,31 @@ class Alert(models.Model):
         return [name for name, fixed in rows if fixed], [name for name, fixed in rows if not fixed]
 
 
+class AlertEventQuerySet(models.QuerySet["AlertEvent"]):
+    def waiting(self) -> "AlertEventQuerySet":
+        """Events that are told once their run has ended and was read, or their patience has."""
+        awaiting = self.exclude(kind=AlertEvent.Kind.MEASURED)
+        return awaiting.filter(untold=True, run__isnull=False, at__gt=Now() - PATIENCE)
+
+    def tellable(self) -> "AlertEventQuerySet":
+        """Untold events of alerts of which no event waits."""
+        waiting = AlertEvent.objects.waiting().filter(alert=OuterRef("alert"))
+        return self.filter(~Exists(waiting), untold=True)
+
+
 class AlertEvent(models.Model):
     """What happened to an alert, and who did it. ``who`` is empty for what SpeedTrack did by itself.
 
     An event is ``untold`` until speedtrack.notices has notified its subscribers. Events of muted alerts notify
     nobody. ``past``: its commits were there before anybody could be notified (alerts/lines/past.py), so it belongs in
-    a digest. ``improvement``: the alert was an improvement at that time.
+    a digest. ``improvement``: the alert was an improvement at that time. ``run``: what it waits for, for a while; of
+    MEASURED, what was measured.
     """
 
     class Kind(models.TextChoices):
         RAISED = "raised"  #: its change was confirmed; again when the first change of the other direction joins
         GREW = "grew"  #: another change of the same commits was confirmed
+        MEASURED = "measured"  #: every benchmark of the suite was measured for its commit; ``note`` says what moved too
         NARROWED = "narrowed"  #: fewer commits may be the cause
         DECIDED = "decided"  #: a person gave it a status or an assignee
         NOTED = "noted"  #: a person left a note, or SpeedTrack saw something that may matter
@@ -198,11 +221,14 @@ class AlertEvent(models.Model):
     untold = models.BooleanField(default=True)
     past = models.BooleanField(default=False)
     improvement = models.BooleanField(default=False)
+    run = models.ForeignKey(Run, models.SET_NULL, null=True, related_name="+", help_text="it is told when this is read")
     at = models.DateTimeField(db_default=Now())
     who = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     before = models.CharField(max_length=20, default="")
     after = models.CharField(max_length=20, default="")
     note = models.TextField(default="")
+
+    objects: ClassVar = AlertEventQuerySet.as_manager()
 
     class Meta:
         indexes: ClassVar = [models.Index(fields=["id"], name="alert_events_untold", condition=Q(untold=True))]

@@ -1,19 +1,16 @@
-"""What counts of instructions show about changes: whether the server executes more of them, and in which functions."""
+"""What counts of instructions show about changes: in which functions the server executes more or fewer of them."""
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
 from django.db.models import Exists, OuterRef
 
-from speedtrack.alerts.lines import lines
-from speedtrack.alerts.lines.effects import SmallestEffects
 from speedtrack.alerts.models import ChangePoint, Verdict
-from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import COUNTED, INSTRUCTIONS, VOIDS_CPU
+from speedtrack.benchmarks.metrics import COUNTED
 from speedtrack.runs.models import Measurement, Result, Run, Side
 
 MOST_FUNCTIONS = 20  # of a table
@@ -113,79 +110,3 @@ def table_of(benchmark: str, base: Sequence[FunctionCosts], head: Sequence[Funct
 def median_costs(processes: Sequence[dict[str, float]]) -> dict[str, float]:
     names = {name for process in processes for name in process}
     return {name: median(process.get(name, 0.0) for process in processes) for name in names}
-
-
-def which_moved(points: Sequence[ChangePoint]) -> list[str]:
-    """A sentence for each changed benchmark with known instructions: it takes more of them, or longer for the same."""
-    instructions = [
-        f"{cp.series.benchmark.name}: {numbers.effect(cp.metric, cp.is_slowdown)} ({numbers.change(cp.ratio)})"
-        for cp in changed_instructions(points).values()
-    ]
-    same = same_instructions(points)
-    slower = [
-        f"{cp.series.benchmark.name}: the same instructions ({numbers.change(same[cp.pk])}), "
-        + ("slower" if cp.is_slowdown else "faster")
-        for cp in points
-        if cp.pk in same
-    ]
-    return list(dict.fromkeys(instructions + slower))
-
-
-def changed_instructions(points: Sequence[ChangePoint]) -> dict[tuple[int, int], ChangePoint]:
-    """By (benchmark id, machine id): its change of instructions, from the exact series if there is one.
-
-    Otherwise from the processor's counter.
-    """
-    changes = [cp for cp in points if cp.metric.name in INSTRUCTIONS]
-    exactest_last = sorted(changes, key=lambda cp: -INSTRUCTIONS.index(cp.metric.name))
-    return {(cp.series.benchmark_id, cp.series.machine_id): cp for cp in exactest_last}
-
-
-def same_instructions(points: Sequence[ChangePoint]) -> dict[int, float]:
-    """By id of each change of time in which the server executes the same instructions: the ratio of the counts.
-
-    The processor's counter is used where no exact series was counted. Benchmarks without either, or not counted at both
-    commits, are left out.
-    """
-    changes_of_counts = changed_instructions(points)
-    time_changes = [
-        cp
-        for cp in points
-        if takes_time(cp) and (cp.series.benchmark_id, cp.series.machine_id) not in changes_of_counts
-    ]
-    values = values_at(time_changes)
-    ratios = {}
-    for cp in time_changes:
-        for metric in INSTRUCTIONS:
-            key = (metric, cp.series.benchmark_id, cp.series.machine_id)
-            before, after = (values.get((*key, end)) for end in (cp.before_id, cp.commit_id))
-            if before and after:
-                if is_same(cp, metric, after / before):
-                    ratios[cp.pk] = after / before
-                break
-    return ratios
-
-
-def takes_time(cp: ChangePoint) -> bool:
-    """Return whether it is a change of time or throughput.
-
-    These depend on the clock, so they are voided by what voids CPU time.
-    """
-    return cp.metric.voided_by >= VOIDS_CPU
-
-
-def is_same(cp: ChangePoint, metric: str, ratio: float) -> bool:
-    """Return whether two counts, given as their ratio, differ by less than the smallest effect."""
-    return abs(ratio - 1) < SmallestEffects(cp.series.project_id).of(metric)
-
-
-def values_at(points: Iterable[ChangePoint]) -> dict[tuple[str, int, int, int], float]:
-    """By (metric, benchmark id, machine id, commit id): the newest count, at both ends of these changes."""
-    changes = list(points)
-    ends = {commit for cp in changes for commit in (cp.before_id, cp.commit_id)}
-    benchmarks = {cp.series.benchmark_id for cp in changes}
-    rows = lines.clean_measurements().filter(
-        series__metric__in=INSTRUCTIONS, series__benchmark__in=benchmarks, commit__in=ends
-    )
-    columns = ("series__metric", "series__benchmark", "series__machine", "commit", "value")
-    return {tuple(key): value for *key, value in rows.order_by("id").values_list(*columns)}

@@ -82,7 +82,9 @@ def pairs_by_run(runs: Iterable[int], **filters: object) -> dict[tuple[int, int,
     """
     conditions = {f"measurement__{name}": value for name, value in filters.items()}
     accepted_samples = Samples.objects.filter(
-        measurement__attempt__run__in=list(runs), measurement__accepted=True, **conditions
+        measurement__attempt__run__in=runs if isinstance(runs, QuerySet) else list(runs),
+        measurement__accepted=True,
+        **conditions,
     )
     columns = ("attempt__run_id", "series__benchmark_id", "series__metric", "side")
     annotated = accepted_samples.annotate(**{f"of_{name}": F(f"measurement__{name}") for name in columns})

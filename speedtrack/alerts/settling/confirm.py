@@ -11,7 +11,8 @@
    say instead how long pairs are measured.
 3. As long as commits lie in the range that can be built, a ``bisect`` run of the middle one against the last of the old
    level asks on which side of half of the change it runs. Change points of one range narrow together.
-4. Confirmed changes of one range become one alert, which is fixed when a later commit brings the old level back.
+4. Confirmed changes of one range become one alert. If it names a commit, every benchmark of the suite is measured for
+   that (``whole``). The alert is fixed when a later commit brings the old level back.
 """
 
 from collections import defaultdict
@@ -25,7 +26,7 @@ from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairs import brackets, pairing, sizes
 from speedtrack.alerts.pairs.brackets import Bracket
-from speedtrack.alerts.settling import driftreview, splitting, verdicts
+from speedtrack.alerts.settling import driftreview, splitting, verdicts, whole
 from speedtrack.alerts.triage import raising, resolving
 from speedtrack.benchmarks import numbers
 from speedtrack.ground.observing import failpoints
@@ -57,6 +58,9 @@ def step() -> None:
     narrow_confirmed()
     driftreview.review_drifts()
     raising.raise_alerts()
+    whole.cancel_unwanted()
+    whole.ask()
+    whole.read_ended()
     resolving.resolve_alerts()
     failpoints.reach("confirm.before_commit")
 

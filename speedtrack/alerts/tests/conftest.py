@@ -11,7 +11,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.settling import confirm
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.runs.documents import Failure
-from speedtrack.runs.models import Machine, Run
+from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import results
 from speedtrack.tests import builders, worlds
@@ -96,7 +96,9 @@ def slowed(settings: Any, directory: Path) -> tuple[World, Alert]:
 
 
 def paired_runs() -> list[tuple[str, str, str]]:
-    runs = Run.objects.exclude(base=None).order_by("id").select_related("base", "commit")
+    """The runs that settle suspicions: the whole effect of a named commit comes after them."""
+    settling = Run.objects.exclude(base=None).exclude(reason=Reason.EFFECT)
+    runs = settling.order_by("id").select_related("base", "commit")
     return [(run.reason, run.base.sha, run.commit.sha) for run in runs]
 
 

@@ -19,12 +19,14 @@ from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.counts import FunctionCost
 from speedtrack.alerts.settling import confirm, floors
 from speedtrack.benchmarks.metrics import COUNTED
+from speedtrack.judging import instructions
 from speedtrack.notices import mail
 from speedtrack.notices.channels.document import message_of
-from speedtrack.notices.models import Outbox
+from speedtrack.notices.channels.shapes import change_lines
+from speedtrack.notices.models import Outbox, Subscriber
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import subscribed
-from speedtrack.runs.models import Reason, Run, Samples, Series
+from speedtrack.runs.models import Measurement, Reason, Run, Samples, Series
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.queue import jobs, queue
 from speedtrack.runs.results import results
@@ -251,7 +253,7 @@ def test_an_alert_says_when_the_same_instructions_take_longer(counting: Counting
     builders.track(counting.world.repository)
     counting.until_quiet()
     alert = Alert.objects.get()
-    sentences = counts.which_moved(list(alert.change_points.all()))
+    sentences = instructions.sentences_of(instructions.works_of(list(alert.change_points.all())))
     assert len(sentences) >= 1 and all("the same instructions (" in one and "slower" in one for one in sentences)
     assert not any(jobs.is_counted(run) for run in Run.objects.all())
 
@@ -267,7 +269,7 @@ def test_the_counter_of_the_processor_tells_more_instructions_from_slower_ones(
     alert = Alert.objects.get()
     first, *_ = changes = sorted(alert.change_points.all(), key=lambda cp: cp.rank)
     assert first.series.metric == CPU
-    (sentence,) = counts.which_moved(changes)
+    (sentence,) = instructions.sentences_of(instructions.works_of(changes))
     same = factor == 1.0
     assert ("get-p1: the same instructions (" in sentence and sentence.endswith("slower")) == same
     assert ("get-p1: more instructions (+30" in sentence) == (not same)
@@ -333,6 +335,50 @@ def test_a_subscription_can_leave_out_what_takes_longer_with_the_same_instructio
     subscribed("all@example.org")
     subscribed("source@example.org", skip_same_instructions=True)
     subscribed("ada@example.org", skip_same_instructions=True, person={"own_commits": True})  # the author
+    Subscriber.objects.filter(email="ada@example.org").update(own_time_only=True)
     counting.until_quiet()
     assert Alert.objects.count() == 1
     assert set(Outbox.objects.values_list("recipient", flat=True)) == mailed
+
+
+@pytest.mark.parametrize(("instructions_by", "wants", "mailed"), [(1.0, False, 0), (1.0, True, 1), (1.3, False, 1)])
+def test_an_author_is_told_of_what_moved_in_time_alone_only_on_request(
+    counting: Counting, instructions_by: float, wants: bool, mailed: int
+) -> None:
+    guilty = counting.world.shas[9]
+    counting.world.factors, counting.factors = {guilty: 1.3}, {guilty: instructions_by}
+    builders.track(counting.world.repository, pushed=True)
+    Subscriber.objects.create(email="ada@example.org", own_time_only=wants)
+    counting.until_quiet()
+    alert = Alert.objects.get()
+    event = message_of(alert.events.get(kind="raised"), "1")
+    assert event.alert.is_time_only == (instructions_by == 1.0)
+    assert Outbox.objects.count() == mailed
+
+
+def test_counts_that_are_missing_are_taken_before_an_alert_is_told(counting: Counting, client: Client) -> None:
+    """The line of the counts begins behind the change: the suite has named the benchmark since then."""
+    guilty = counting.world.shas[9]
+    counting.world.factors = {guilty: 1.3}
+    builders.track(counting.world.repository, emails=["dev@example.org"])
+    counting.work(counting.count)
+    Measurement.objects.filter(series__metric=COUNT, commit__sha__in=counting.world.shas[:10]).delete()
+    for _ in range(40):
+        detection.detect()
+        confirm.step()
+        if asked := Run.objects.filter(reason=Reason.EFFECT, metrics=COUNTED).first():
+            break
+        counting.work(counting.count)
+    assert asked and (asked.trials, asked.benchmark_set.names) == (4, ["get-p1"])
+    tell_subscribers()
+    assert not Outbox.objects.exists()
+    counting.until_quiet()
+    alert = Alert.objects.get()
+    message = message_of(alert.events.get(kind="raised"), "1")
+    words = message.alert.instructions
+    assert words.startswith("the same instructions (")
+    assert {change.instructions for change in message.alert.changes} == {words}
+    assert all(line.endswith(words) for line in change_lines(message) if "95%" in line)
+    text = " ".join(mail.message_of(Outbox.objects.get()).body.split())
+    assert "In time alone" in text and words in text
+    assert words in client.get(f"/alerts/{alert.pk}/").content.decode()

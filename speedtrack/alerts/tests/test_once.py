@@ -101,7 +101,7 @@ def test_workers_that_die_between_any_two_steps_mail_once(world: World, mailoutb
         notify()
     alert = Alert.objects.get()
     assert alert.commit.sha == world.shas[7]
-    assert [event.kind for event in alert.events.order_by("id")] == ["raised"]
+    assert [event.kind for event in alert.events.order_by("id")] == ["raised", "measured"]
     assert Outbox.objects.count() == 1
     assert len(mailoutbox) == 1
 

@@ -118,7 +118,7 @@ def test_some_changes_become_an_alert_of_their_own_and_are_merged_again(alert: A
     part.refresh_from_db()
     other.refresh_from_db()
     assert (part.alert, other.merged_into) == (alert, alert)
-    assert [e.kind for e in alert.events.order_by("id")] == ["raised", "split", "merged"]
+    assert [e.kind for e in alert.events.order_by("id")] == ["raised", "measured", "split", "merged"]
     assert [e.kind for e in other.events.order_by("id")] == ["split", "decided", "merged"]
 
 

@@ -47,6 +47,7 @@ HEADLINES = {
     "moved": "moved to another commit: ",
     "noted": "note: ",
     "grew": "more: ",
+    "measured": "all of it: ",
     "test": "TEST: ",
 }
 
@@ -63,14 +64,17 @@ def change_lines(event_message: AlertMessage) -> list[str]:
     changes = event_message.alert.changes
     lines = list(map(change_line, changes[:MOST_LINES]))
     left_out = len(changes) - len(lines)
-    return [*lines, f"and {left_out} more"] if left_out > 0 else lines
+    more = [f"and {left_out} more"] if left_out > 0 else []
+    whole = event_message.alert.whole_effect
+    return [*lines, *more, *([whole.words] if whole else [])]
 
 
 def change_line(change: SettledChangeDocument) -> str:
     metric, ratio = METRICS[change.metric], change.ratio or 1.0
     effect = f"{numbers.effect(metric, change.is_slowdown)} {numbers.change(ratio)}"
     interval = numbers.change_interval(ratio, change.low or 1.0, change.high or 1.0)
-    return f"{effect} {without_mentions(change.benchmark, 60)}, {metric.title} (95%: {interval})"
+    name = without_mentions(change.benchmark, 60)
+    return f"{effect} {name}, {metric.title} (95%: {interval}); {change.instructions}"
 
 
 def commit_lines(event_message: AlertMessage) -> list[tuple[str, str, str]]:

@@ -20,6 +20,7 @@ from speedtrack.runs.models.measurements import (
 from speedtrack.runs.models.policies import Deferral, DeferralQuerySet, PlanningPolicy
 from speedtrack.runs.models.runs import (
     ACTIVE,
+    ENDED,
     MEASURED,
     MOVES,
     ROUTINE,
@@ -37,6 +38,7 @@ from speedtrack.runs.models.tokens import EnrolmentCode, MachineToken, UnknownMa
 
 __all__ = [
     "ACTIVE",
+    "ENDED",
     "IN_SERVICE",
     "MEASURED",
     "MOVES",

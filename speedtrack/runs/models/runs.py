@@ -24,6 +24,7 @@ class Status(models.TextChoices):
 
 
 ACTIVE = (Status.LEASED, Status.RUNNING)
+ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 MEASURED = (Status.SUCCEEDED, Status.FAILED)  #: what such a run has measured until its end is accepted
 MOVES = {
     Status.QUEUED: {Status.LEASED, Status.CANCELLED},
@@ -44,6 +45,7 @@ class Reason(models.TextChoices):
     CANARY = "canary"
     AA = "aa", "A/A"
     PROFILE = "profile"  #: both sides of a change are sampled by a profiler; nothing is measured
+    EFFECT = "effect"  #: both sides of a named commit: every benchmark of its suite in pairs, or counted
     PULL = "pull"  #: the head of a pull request against its merge base, in pairs
     IMPORT = "import"  #: measured elsewhere and sent in; it is stored when it has ended, and no machine takes it
 
@@ -237,7 +239,7 @@ class Run(models.Model):
 
     @property
     def done(self) -> bool:
-        return self.status in (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+        return self.status in ENDED
 
     def move(self, to: Status, why: str, **changes: Any) -> bool:
         """Change the status by compare-and-swap and store the event, in the caller's transaction.

@@ -27,6 +27,7 @@ PRIORITY = {
     "manual": 400,
     "confirm": 300,
     "bisect": 300,
+    "effect": 290,
     "head": 200,
     "pull": 150,
     "rest": 100,
@@ -37,7 +38,7 @@ PRIORITY = {
 }
 #: The kinds of work that share a machine's time, by the names of their priorities.
 KINDS = {
-    "settling": ("confirm",),
+    "settling": ("confirm", "effect"),
     "pushes": ("head", "rest", "profile"),
     "pulls": ("pull",),
     "backfill": ("backfill", "later"),

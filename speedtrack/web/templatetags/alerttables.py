@@ -148,7 +148,8 @@ def evidence_row(project: Project, around: dict[str, str], forest: Forest, evide
     return format_html(
         '<tr><th scope="row"><a href="{}?{}">{}</a></th><td class="metric">{}</td><td class="number {}"><strong>{}'
         '</strong></td><td class="plot">{}</td><td class="number soft">{}</td><td class="plot">{}</td><td>{}</td>'
-        '<td class="verdict"><span class="badge {}">{}</span> <span class="soft small">{}</span>{}</td></tr>',
+        '<td class="verdict"><span class="badge {}">{}</span> <span class="small">{}</span> '
+        '<span class="soft small">{}</span>{}</td></tr>',
         timeline_path(project.slug, cp.series.benchmark.name, cp.series.metric),
         query,
         cp.series.benchmark.name,
@@ -161,6 +162,7 @@ def evidence_row(project: Project, around: dict[str, str], forest: Forest, evide
         cp.series.machine.name,
         badge(cp),
         explained(f"change {cp.status}", cp.status),
+        evidence.work.words,
         cp.note,
         mute_badge(project, evidence.mute) if evidence.mute else "",
     )

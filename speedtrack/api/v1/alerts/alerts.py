@@ -56,7 +56,7 @@ def visible_alerts(request: ApiRequest) -> QuerySet[Alert]:
 @router.get("alerts", response=Page[AlertDocument], summary="List alerts of all projects")
 def list_all_alerts(request: ApiRequest, paging: Query[Paging], filters: Query[AlertFilters]) -> Page[AlertDocument]:
     """The newest first."""
-    return page_of(request, filters.of(visible_alerts(request)), paging, lambda alerts: map(AlertDocument.of, alerts))
+    return page_of(request, filters.of(visible_alerts(request)), paging, AlertDocument.list_of)
 
 
 @router.get("projects/{slug}/alerts", response=Page[AlertDocument], summary="List alerts of a project")
@@ -65,7 +65,7 @@ def list_alerts(
 ) -> Page[AlertDocument]:
     """The newest first."""
     rows = filters.of(visible_alerts(request).filter(project=project_or_404(request, slug)))
-    return page_of(request, rows, paging, lambda alerts: map(AlertDocument.of, alerts))
+    return page_of(request, rows, paging, AlertDocument.list_of)
 
 
 @router.get("alerts/{alert_id}", response=AlertDetails, summary="Read an alert with its history")

@@ -21,6 +21,8 @@ from speedtrack.alerts.triage import muting, triage
 from speedtrack.alerts.triage.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
 from speedtrack.alerts.triage.triage import CHOICES
 from speedtrack.benchmarks import numbers
+from speedtrack.judging.instructions import Work, is_time_only, sentences_of, works_of
+from speedtrack.judging.whole import WholeEffect, whole_effect_of
 from speedtrack.projects.models import Commit
 from speedtrack.reports import alerts as reports
 from speedtrack.runs.models import Reason, Run
@@ -48,6 +50,7 @@ class Evidence:
     """
 
     change_point: ChangePoint
+    work: Work
     whisker: Whisker
     ends: Verdict | None
     steps: list[Verdict]
@@ -86,9 +89,11 @@ class AlertPage:
     events: list[AlertEvent]
     choices: list[str]
     suite: SuiteEffect | None
+    whole: WholeEffect | None
     fixed_on: list[str]
     not_fixed_on: list[str]
     which_moved: list[str]
+    is_time_only: bool
     function_tables: list[FunctionTable]
     narrowing: Narrowing | None
     people: list[User] = field(default_factory=list)
@@ -155,9 +160,12 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
     runs = Run.objects.select_related("commit", "base").only("reason", "status", "commit__sha", "base__sha")
     prefetch_related_objects(points[:shown_count], Prefetch("runs", runs))
     forest = Forest.of([(cp.ratio, cp.low, cp.high) for cp in points])
-    benchmarks = headline_series(alert, points[0]) if points else {}
+    whole = whole_effect_of(alert)
+    by_history = bool(points) and not (whole and whole.total)
+    benchmarks = headline_series(alert, points[0]) if by_history else {}
     line = points_around(alert, {*benchmarks, *(cp.series_id for cp in points[:MOST_EXCERPTS])})
-    evidence = evidence_of(alert, points, forest, shown_count, excerpts_of(alert, points[:MOST_EXCERPTS], line))
+    works = works_of(points)
+    evidence = evidence_of(alert, works, forest, shown_count, excerpts_of(alert, points[:MOST_EXCERPTS], line))
     fixed_on, not_fixed_on = alert.branches_fixed() if alert.fixed_by_id else ([], [])
     worst = evidence[0] if evidence else None
     path = narrowing.path_of(alert, worst.ends if worst else None)
@@ -171,10 +179,12 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
         others=[cp for cp in near if cp.alert_id != alert.pk],
         events=list(alert.events.select_related("who").order_by("pk")),
         choices=[alert.status, *(c.value for c in CHOICES if c != alert.status)],
-        suite=suite_effect(alert, points, benchmarks, line) if points else None,
+        suite=suite_effect(alert, points, benchmarks, line) if by_history else None,
         fixed_on=fixed_on,
         not_fixed_on=not_fixed_on,
-        which_moved=counts.which_moved(points),
+        whole=whole,
+        which_moved=sentences_of(works),
+        is_time_only=is_time_only(works),
         function_tables=counts.function_tables(points),
         narrowing=narrowed(alert, path, worst) if worst else None,
         people=list(triage.assignable(alert)[:200]) if can_decide else [],
@@ -219,12 +229,13 @@ def merge_targets_of(alert: Alert) -> list[Alert]:
 
 
 def evidence_of(
-    alert: Alert, points: list[ChangePoint], forest: Forest, shown_count: int, excerpts: dict[int, Excerpt]
+    alert: Alert, works: list[Work], forest: Forest, shown_count: int, excerpts: dict[int, Excerpt]
 ) -> list[Evidence]:
     """The evidence of all change points, the first ``shown_count`` with their verdicts, runs and pairs.
 
     The number of queries does not depend on how many there are.
     """
+    points = [work.change for work in works]
     runs = {run.pk: run for cp in points[:shown_count] for run in cp.runs.all()}
     verdicts: dict[int, list[Verdict]] = defaultdict(list)
     answers = Verdict.objects.filter(change_point__in=points[:shown_count]).select_related("base", "commit")
@@ -234,7 +245,8 @@ def evidence_of(
     floors = spreads.newest_floors(cp.series_id for cp in points[:shown_count])
     mutes = muting.mutes_of(points) if getattr(alert, "has_mutes", True) else {}
     evidence = []
-    for index, (cp, whisker) in enumerate(zip(points, forest.rows, strict=True)):
+    for index, (work, whisker) in enumerate(zip(works, forest.rows, strict=True)):
+        cp = work.change
         steps = verdicts[cp.pk]
         ends = next((step for step in steps if step.answer == Verdict.Answer.DIFFERENT), None)
         own_runs = sorted(cp.runs.all(), key=lambda r: r.pk) if index < shown_count else []
@@ -243,7 +255,7 @@ def evidence_of(
         pairs = [pair for key in keys for pair in pairs_by_run.get(key, ())]
         strips = SideStrips.of(pairs, cp.metric) if pairs else None
         of_series = floors.get(cp.series_id), mutes.get(cp.pk), excerpts.get(cp.pk)
-        evidence.append(Evidence(cp, whisker, ends, steps, pairs, own_runs, strips, *of_series))
+        evidence.append(Evidence(cp, work, whisker, ends, steps, pairs, own_runs, strips, *of_series))
     return evidence
 
 

@@ -236,7 +236,7 @@ def alerts_document(page: AlertsPage) -> dict[str, Any]:
 def alert_documents(page: AlertsPage) -> list[AlertDocument]:
     """The alerts of the page, in its order, as the API has them."""
     by_pk = known_alerts().in_bulk([row.alert.pk for row in page.alerts])
-    return [AlertDocument.of(by_pk[row.alert.pk]) for row in page.alerts]
+    return AlertDocument.list_of(by_pk[row.alert.pk] for row in page.alerts)
 
 
 def strip_of(changes: Sequence[ListedChange]) -> ChangeStrip | None:

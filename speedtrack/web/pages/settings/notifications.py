@@ -26,6 +26,7 @@ class PersonForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Subscriber
         fields: ClassVar = [
             "own_commits",
+            "own_time_only",
             "follow_ups",
             "time_zone",
             "quiet_from",
