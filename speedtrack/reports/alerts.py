@@ -13,8 +13,8 @@ from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.triage import CHOICES
-from speedtrack.judging.verdicts import look_of_change, sign_of_change, way_of, words_of
 from speedtrack.judging.instructions import Work, is_time_only, sentences_of, works_of
+from speedtrack.judging.verdicts import look_of_change, sign_of_change, way_of, words_of
 from speedtrack.judging.whole import whole_effect_of
 from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Whole
 from speedtrack.reports.projects import CommitDocument

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0007_what_runners_say'),
+        ('runs', '0008_effect_runs'),
     ]
 
     operations = [
