@@ -23,7 +23,11 @@ KEYS = 5_000
 ROUNDS, REQUESTS = 20, 96
 REQUESTS_OF_STRUCTURES = 960  # their shape is random: the levels of a skip list differ from process to process
 SEEDS = (1, 2)
-WORD_BYTES = (3, 12, 20, 28, 44)  # of a long request: an allocator gives each of them memory of another size
+# By length of a word in a long request, the most copies: an allocator gives each length memory of another size, and the
+# names of commands, which the slow paths concern, are short.
+COPIES = {3: 400, 12: 400, 20: 100, 28: 100, 44: 100}
+# A timer of Redis and Valkey otherwise decides in which order a bucket has its keys, which moves a SET by 0.1%.
+CALM = {"commands": [{"request": "CONFIG SET activerehashing no"}], "requests": 1}
 DATA = ("keys", "values", "prefill", "prefill_request", "setup")
 FILL_PIPELINE = 16
 ONE_CONNECTION = {"clients": 1, "threads": 1, "warmup_s": 0.0}
@@ -58,17 +62,21 @@ class CountedLoad:
             phases += [{"name": f"{COUNTED} {number}"} | counted]
         return phases
 
-    def fill(self) -> list[dict[str, Any]]:
+    def fill(self, protocol: str) -> list[dict[str, Any]]:
         """The phases of the driver that make the data, and let tables reach their final size.
 
         Each request moves one bucket or more to the larger table.
         """
+        calm = [CALM | ONE_CONNECTION | {"name": "calm", "keys": self.workload["keys"]}] if protocol == "resp" else []
         data = {key: self.workload[key] for key in DATA if key in self.workload} | ONE_CONNECTION
         if setup := data.pop("setup", None):
-            return [data | {"name": "fill", "commands": [{"request": setup["request"]}], "requests": setup["times"]}]
+            return [
+                *calm,
+                data | {"name": "fill", "commands": [{"request": setup["request"]}], "requests": setup["times"]},
+            ]
         load = dict(self.workload) if not data.get("prefill") else {"test": "get"}
         load |= data | {"name": "fill", "pipeline": FILL_PIPELINE}
-        return [load | {"requests": whole_batches(load, 2 * data["keys"]["count"])}]
+        return [*calm, load | {"requests": whole_batches(load, 2 * data["keys"]["count"])}]
 
     def data(self) -> bytes:
         """What the loads have in common that share their data."""
@@ -121,6 +129,6 @@ def stir(workload: Mapping[str, Any], protocol: str, number: int) -> dict[str, A
     if protocol != "resp":
         load = dict(workload) | {"pipeline": rng.randint(1, FILL_PIPELINE)}
         return load | {"requests": whole_batches(load, FILL_PIPELINE)}
-    words = ("w" * length for length in WORD_BYTES for _ in range(rng.randint(5, 100)))
+    words = ("w" * length for length, most in COPIES.items() for _ in range(rng.randint(5, most)))
     request = " ".join(["EXISTS", *words])
     return {"commands": [{"request": request}], "keys": workload["keys"], "requests": 1} | ONE_CONNECTION

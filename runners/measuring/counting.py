@@ -279,7 +279,7 @@ class CountingProcess:
     def fill(self, load: CountedLoad) -> None:
         """Makes the data of a load. Raises BenchmarkFailed, Transient."""
         self.is_filled = True
-        self._send(load, load.fill())
+        self._send(load, load.fill(self._target.protocol))
 
     def costs(self, load: CountedLoad) -> Costs:
         """The lowest costs by stack of the rounds with each seed. Raises BenchmarkFailed, Transient."""

@@ -68,10 +68,10 @@ def test_a_round_has_whole_batches_on_one_connection_and_seeds_take_turns() -> N
 def test_a_set_up_is_the_whole_data_and_keys_are_read_twice() -> None:
     setup = {"request": "RPUSH l a", "times": 100}
     [[load]] = loads_of([benchmark(test=None, commands=[{"request": "LRANGE l 0 9"}], prefill=None, setup=setup)])
-    [fill] = load.fill()
-    assert (fill["requests"], fill["commands"]) == (100, [{"request": "RPUSH l a"}])
+    calm, fill = load.fill("resp")
+    assert "prefill" not in calm and (fill["requests"], fill["commands"]) == (100, [{"request": "RPUSH l a"}])
     [[load]] = loads_of([benchmark(test="set")])
-    [fill] = load.fill()
+    [fill] = load.fill("memcached")
     assert (fill["test"], fill["prefill"], fill["requests"]) == ("get", True, 1008)
 
 
