@@ -250,9 +250,11 @@ def test_instructions_are_counted_inside_the_functions_of_the_suite_or_of_the_be
 
 
 @pytest.mark.parametrize("name", ["redis", "valkey", "memcached", "sample"])
-def test_shipped_suites_count_each_benchmark_of_the_default_set(name: str) -> None:
+def test_shipped_suites_count_each_benchmark_of_the_default_set_that_is_not_random(name: str) -> None:
     suite = parse_suite((Path(django_settings.SUITES) / f"{name}.toml").read_text(), name)
-    assert all(bool(suite.functions_of(one)) != one.extended for one in suite.benchmark)
+    uncounted = {one.name for one in suite.benchmark if not one.extended and not suite.functions_of(one)}
+    assert uncounted == ({"zadd-p16"} if name in ("redis", "valkey") else set())
+    assert not any(suite.functions_of(one) for one in suite.benchmark if one.extended)
 
 
 @pytest.mark.parametrize(
