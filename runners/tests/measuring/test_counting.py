@@ -161,7 +161,7 @@ def test_what_shares_a_process_is_counted_as_it_is_alone_in_any_order(api: Api, 
 @pytest.mark.valgrind
 def test_a_load_that_fails_is_not_countable_and_the_others_are_counted(api: Api, agent: Agent) -> None:
     """The keys of the first are prefilled, and it asks for hits that never come."""
-    api.sources[SHA] = source()
+    api.sources |= {BASE_SHA: source(), SHA: source()}
     inside = {"inside": ["serve"]}
     wrong = make_benchmark("wrong", expect={"hit_rate": 0.5}) | inside
     api.jobs = [
