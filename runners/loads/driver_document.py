@@ -107,7 +107,9 @@ def read_outcome(document: Any, benchmark: Benchmark, phases: int) -> Outcome:
         raise Permanent(f"{DOCUMENT}: {len(tests)} tests for {phases} phases")
     path = f"tests[{phases - 1}]"
     answers = parse(_Answers, tests[-1], DOCUMENT, path)
-    _check_answers(answers, document, benchmark)
+    _check_answers(answers, benchmark)
+    if benchmark.workload.get("prefill"):
+        _check_prefill(document.get("prefill"), benchmark.workload["keys"]["count"])
     figures = parse(_Figures, tests[-1], DOCUMENT, path)
     if figures.server_cpu.ns_per_request <= 0:
         raise Transient(STARVED % "the server was given no CPU")
@@ -122,6 +124,14 @@ def read_outcome(document: Any, benchmark: Benchmark, phases: int) -> Outcome:
         metrics["throughput_rps"] = figures.throughput_rps
     begin_s = figures.window_began_ns / 1e9
     return Outcome(metrics, _flags(answers), dict(document), (begin_s, begin_s + figures.window_s))
+
+
+def check_tests(document: Any, benchmark: Benchmark, checked: str) -> None:
+    """Checks the answers of the tests whose name begins with `checked`. Raises as `read_outcome`."""
+    check_schema(document, SCHEMA, DOCUMENT, "install driver and runner of one version")
+    for number, test in enumerate(parse(_Tests, document, DOCUMENT).tests):
+        if str(test.get("name")).startswith(checked):
+            _check_answers(parse(_Answers, test, DOCUMENT, f"tests[{number}]"), benchmark)
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -185,13 +195,11 @@ def _document_of_side(document: Any, test: Any, side: str) -> dict[str, Any]:
     return shared | own
 
 
-def _check_answers(answers: _Answers, document: Any, benchmark: Benchmark) -> None:
+def _check_answers(answers: _Answers, benchmark: Benchmark) -> None:
     if answers.requests < 1:
         raise Transient(STARVED % "the server answered no request")
     if answers.errors.count:
         raise BenchmarkFailed(f"wrong answer: {answers.errors.count} error replies, the first: {answers.errors.first}")
-    if benchmark.workload.get("prefill"):
-        _check_prefill(document.get("prefill"), benchmark.workload["keys"]["count"])
     wrong = [flag for flag in WRONG_ANSWERS if flag in answers.flags]
     if wrong:
         raise BenchmarkFailed(

@@ -8,13 +8,14 @@ from typing import Any
 
 from runners.documents import Benchmark
 from runners.errors import BenchmarkFailed, Permanent, Transient
-from runners.loads.driver_document import EVENTS, read_document, read_duel, read_outcome
+from runners.loads.driver_document import EVENTS, check_tests, read_document, read_duel, read_outcome
 from runners.loads.target import NO_CPU, Outcome, Target, last_line
 from runners.machine.kernel_files import cpu_list
 from runners.processes.children import ChildCommand, Processes
 from runners.processes.control import Control
 
 WORKLOAD = "workload.json"
+COUNTED = "count"  # how the names of phases begin whose answers matter
 GRACE_S = 30.0  # to start, to drain and to write the document, on a slow machine
 SLOWEST_CONNECTIONS_PER_S = 500.0  # opened, and answered once: a tenth of what a machine with ten times its work does
 PREFILL_KEYS_PER_S = 5_000.0  # far below any server worth measuring
@@ -45,6 +46,16 @@ class Driver:
         if target.cpu_ns() == server_before:
             raise BenchmarkFailed(NO_CPU)
         return read_outcome(read_document(output), benchmark, len(phases(benchmark.workload, 1)))
+
+    def send(
+        self, benchmark: Benchmark, phases: list[dict[str, Any]], target: Target, seed: int, control: Control
+    ) -> None:
+        """Sends these phases for a benchmark. Answers to those that are not COUNTED may be errors. Raises as `run`."""
+        (target.directory / WORKLOAD).write_text(json.dumps({"protocol": target.protocol, "phase": phases}))
+        argv = [str(self.binary), *driver_arguments(benchmark, target, seed, self.cpus), "--allow-errors"]
+        output = target.directory / "driver.json"
+        self._run(argv, target, output, GRACE_S + benchmark.timeout_s, control)
+        check_tests(read_document(output), benchmark, checked=COUNTED)
 
     def duel(self, benchmark: Benchmark, targets: Sequence[Target], seed: int, control: Control) -> list[Outcome]:
         """Loads two servers, base and head, in slices that alternate; the outcome of each. Raises as `run`."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from runners.documents import Benchmark
-from runners.errors import BenchmarkFailed, Transient
 from runners.measuring import counting
 from runners.measuring.perf import Profile
 from runners.measuring.stacks import DEEPEST, Stack, folded_text, function_frame
@@ -24,21 +23,19 @@ DEEPER = "(outer callers)"
 
 def count_stacks(runner: TrialRunner, benchmark: Benchmark, side: str) -> Profile:
     """The profile by counted instructions, or the reason why there is none. Raises what ends the run."""
-    try:
-        inside, costs = counting.costs_inside(runner, benchmark, side, number=0, callers=CALLERS)
-    except (BenchmarkFailed, Transient) as error:
-        runner.check()
-        return Profile(kind=INSTRUCTIONS, event=INSTRUCTIONS, unavailable=f"instructions are not counted: {error}")
+    costs = counting.count_costs(runner, [benchmark], side, callers=CALLERS)[benchmark.name]
+    if not isinstance(costs, counting.Costs):
+        return Profile(kind=INSTRUCTIONS, event=INSTRUCTIONS, unavailable=f"instructions are not counted: {costs}")
     stacks: Counter[Stack] = Counter()
-    for stack, cost in costs.items():
-        stacks[frames_inside(inside, stack)] += cost
-    folded = per_requests(stacks.items())
+    for stack, cost in costs.stacks.items():
+        stacks[frames_inside(costs.inside, stack)] += cost
+    folded = per_requests(stacks.items(), costs.requests)
     return Profile(kind=INSTRUCTIONS, event=INSTRUCTIONS, samples=folded.total(), folded=folded_text(folded))
 
 
-def per_requests(costs: Iterable[tuple[Stack, int]]) -> Counter[Stack]:
-    """Costs of COUNTED requests converted to FOLDED_REQUESTS. Those that round to 0 or less are left out."""
-    return +Counter({stack: round(cost * FOLDED_REQUESTS / counting.COUNTED) for stack, cost in costs})
+def per_requests(costs: Iterable[tuple[Stack, int]], requests: int) -> Counter[Stack]:
+    """Costs of so many requests converted to FOLDED_REQUESTS. Those that round to 0 or less are left out."""
+    return +Counter({stack: round(cost * FOLDED_REQUESTS / requests) for stack, cost in costs})
 
 
 def frames_inside(inside: str, stack: Stack) -> Stack:

@@ -1,17 +1,15 @@
 """The exact series: the instructions per request that a server executes inside the functions that its suite names.
 
-A fresh server process runs in callgrind and answers one connection that keeps PIPELINE requests in flight. Timers and
-the start of the server are outside the counted functions. The first requests, two for each key, are not counted: after
-them the server's hash tables have their final size.
+One server process in callgrind is sent the loads of all benchmarks in turn (counted_loads.py), and is emptied between
+two data sets. What cannot share it has a process of its own: a data set of a server that cannot be emptied (a flush of
+memcached keeps the memory), and what comes after a load that failed. Timers and the start of the server are outside the
+counted functions.
 
-callgrind writes a part of its report whenever the server accepts a connection, so each load has separate parts.
+callgrind writes a part of its report whenever the server accepts a connection, so each round has a part of its own.
 callgrind_control could do that too, but it needs a debugger's rights and cannot reach into a sandbox.
 
-The same REQUESTS requests are counted on ROUNDS connections, and the lowest cost of each function is used. The C
-library's string functions take a longer path if a string is near the end of a page, and a connection keeps its first
-buffers: this moves the count of a GET in Redis by 0.3 to 0.6%. A load on other connections between two counts makes the
-allocator choose other buffers, and a long request changes the objects for the words of the requests after it. Short
-loads of BATCH requests measure the cost of the connection and of the driver's own requests, which is subtracted.
+The lowest cost of each function in all rounds with the same requests is used. The C library's string functions take a
+longer path if a string is near the end of a page, which moves the count of a GET in Redis by 0.3 to 0.6%.
 
 In a sandbox, the server reads the same random bytes at every commit, and other bytes in each further process of a side.
 Otherwise a randomly seeded hash table may put two command names into one bucket in one process and not in the next,
@@ -21,9 +19,9 @@ a difference of 2% for a GET in Redis.
 import hashlib
 import re
 import shutil
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,33 +30,24 @@ from runners.build.elf import function_names
 from runners.documents import Benchmark
 from runners.errors import BenchmarkFailed, Transient
 from runners.loads.target import Target
-from runners.measuring.callgrind import (
-    END_TIMEOUT_S,
-    KEPT_KEYS,
-    NO_VALGRIND,
-    REPORT,
-    SEED,
-    SLOWDOWN,
-    in_valgrind,
-    load_alive,
-)
+from runners.measuring.callgrind import NO_VALGRIND, REPORT, SEED, SLOWDOWN, in_valgrind
 from runners.measuring.callgrind_report import cost_of_parts, function_costs, parts_of
+from runners.measuring.counted_loads import ROUNDS, SEEDS, CountedLoad, check_countable, counted_loads
 from runners.measuring.stacks import Stack, StackTable
 from runners.measuring.trials import MEASURE, Trial, TrialRunner, TrialStart
+from runners.servers.answers import Question, ask
 from runners.servers.capacity import recipe_for
-from runners.servers.server import ServerProcess, ServerSpec
+from runners.servers.server import GREETINGS, ServerProcess, ServerSpec
 
 METRIC = "counted_instructions_per_request"
-PIPELINE = 16
-SETTLING = 40_000  # requests after prefill, at most; their instructions are not used
-BATCH, REQUESTS = 320, 2_000  # of a load; the cost of the former is subtracted from that of the latter
-COUNTED = REQUESTS - BATCH
-BATCHES, ROUNDS = 8, 12  # loads of so many requests
-WORD_BYTES = (3, 12, 20, 28, 44)  # of a long request: an allocator gives each of them memory of another size
 MOST_FUNCTIONS = 60  # of a count that keep their names, the costliest
 OTHERS = "(other functions)"
 RANDOM_BYTES = 1 << 16
-MOST_CPU_S = 60.0  # of a server that is counted; those of the suites take 2 to 10 s
+MOST_CPU_S = 60.0  # of a server for one load; those of the suites take 0.3 to 3 s
+ANSWER_S, LONGEST_ANSWER = 60.0, 200
+LONGEST_CAUSE = 1_000
+# By protocol: a request that leaves the server as it was after its start, and the answer.
+EMPTYING = {"resp": (b"*1\r\n$8\r\nFLUSHALL\r\n", b"+OK\r\n")}
 ACCEPTS = ("accept", "accept4")
 APART = "its instructions are counted in valgrind, one process after the other"
 # Under valgrind a program cannot change its limit of open files, and memcached ends if it cannot set another one.
@@ -82,79 +71,128 @@ class Count:
 
 
 @dataclass(frozen=True)
-class CountLoad:
-    """A load on a server in callgrind; whether its instructions are counted, and whether it may fail."""
+class Costs:
+    """The instructions of so many requests by stack, inside of one function."""
 
-    benchmark: Benchmark
-    is_counted: bool = False
-    may_fail: bool = False
+    inside: str
+    stacks: Counter[Stack]
+    requests: int
 
-
-def count_once(runner: TrialRunner, benchmark: Benchmark, side: str) -> dict[str, float]:
-    """The metric from one process; empty, with a line in the log, if it cannot be counted. Raises what ends the run."""
-    try:
-        count = count_instructions(runner, benchmark, side)
-    except (BenchmarkFailed, Transient) as error:
-        runner.check()
-        runner.log.line(MEASURE, f"{benchmark.name}: {METRIC} is absent: {error}")
-        return {}
-    runner.log.line(MEASURE, f"{benchmark.name}: {sentence(count)}")
-    return {METRIC: count.per_request}
+    def count(self) -> Count:
+        costs = function_costs(self.stacks)
+        per_request = {name: cost / self.requests for name, cost in costs.items() if cost > 0}
+        costliest = sorted(per_request, key=lambda name: (-per_request[name], name))
+        functions = {name: round(per_request[name], 3) for name in costliest[:MOST_FUNCTIONS]}
+        total = costs.total() / self.requests
+        if remainder := round(total - sum(functions.values()), 3):
+            functions[OTHERS] = remainder
+        return Count(self.inside, total, functions)
 
 
-def measure_counts(runner: TrialRunner, benchmark: Benchmark, number: int) -> dict[str, Trial]:
-    """The next process of each side, in random order. Raises BenchmarkFailed, Transient, or what ends the run."""
-    if not benchmark.inside:
-        raise BenchmarkFailed(
-            "the suite names no functions to count inside: add `instructions`, or measure it as pairs"
+#: The costs of a load, or why it is not countable.
+CostsOrCause = Costs | BenchmarkFailed | Transient
+
+
+@dataclass
+class Counts:
+    """The counts of a run. All its benchmarks are counted at once, when the first count of a process is asked for."""
+
+    runner: TrialRunner
+    by_process: dict[tuple[str, int], dict[str, CostsOrCause]] = field(default_factory=dict)
+
+    def of(self, benchmark: Benchmark, side: str, number: int = 0) -> Count:
+        """One count, in the process of the side's build with the random bytes of this number.
+
+        Raises BenchmarkFailed, Transient, or what ends the run.
+        """
+        if (side, number) not in self.by_process:
+            benchmarks = [member for member in self.runner.job.benchmarks if member.inside]
+            self.by_process[side, number] = count_costs(self.runner, benchmarks, side, number)
+        costs = self.by_process[side, number][benchmark.name]
+        if not isinstance(costs, Costs):
+            raise costs
+        return costs.count()
+
+    def once(self, benchmark: Benchmark, side: str) -> tuple[dict[str, float], str]:
+        """The metric from one process and "", or nothing and why; either is logged. Raises what ends the run."""
+        try:
+            count = self.of(benchmark, side)
+        except (BenchmarkFailed, Transient) as error:
+            self.runner.check()
+            self.runner.log.line(MEASURE, f"{benchmark.name}: {METRIC} is absent: {error}")
+            return {}, str(error)[:LONGEST_CAUSE]
+        self.runner.log.line(MEASURE, f"{benchmark.name}: {sentence(count)}")
+        return {METRIC: count.per_request}, ""
+
+    def trials(self, benchmark: Benchmark, number: int) -> dict[str, Trial]:
+        """The next process of each side, in random order. Raises as `of`."""
+        if not benchmark.inside:
+            raise BenchmarkFailed(
+                "the suite names no functions to count inside: add `instructions`, or measure it as pairs"
+            )
+        sides = self.runner.rng.sample(self.runner.job.sides, len(self.runner.job.sides))
+        return {side.side: self._trial(benchmark, side.side, number) for side in sides}
+
+    def _trial(self, benchmark: Benchmark, side: str, number: int) -> Trial:
+        self.runner.check()
+        begin = TrialStart()
+        count = self.of(benchmark, side, number)
+        self.runner.log.line(MEASURE, f"{self.runner.name(benchmark, side)}, trial {number + 1}: {sentence(count)}")
+        return Trial(
+            number,
+            self.runner.next_order(),
+            begin.timestamp,
+            begin.seconds,
+            {METRIC: count.per_request},
+            (),
+            {},
+            pairing={"block": number, "apart": APART},
+            server={"counted": count.document()},
         )
-    sides = runner.rng.sample(runner.job.sides, len(runner.job.sides))
-    return {side.side: counted_trial(runner, benchmark, side.side, number) for side in sides}
-
-
-def counted_trial(runner: TrialRunner, benchmark: Benchmark, side: str, number: int) -> Trial:
-    runner.check()
-    begin = TrialStart()
-    count = count_instructions(runner, benchmark, side, number)
-    runner.log.line(MEASURE, f"{runner.name(benchmark, side)}, trial {number + 1}: {sentence(count)}")
-    return Trial(
-        number,
-        runner.next_order(),
-        begin.timestamp,
-        begin.seconds,
-        {METRIC: count.per_request},
-        (),
-        {},
-        pairing={"block": number, "apart": APART},
-        server={"counted": count.document()},
-    )
 
 
 def sentence(count: Count) -> str:
     return f"{count.per_request:.2f} instructions per request inside of {count.inside}"
 
 
-def count_instructions(runner: TrialRunner, benchmark: Benchmark, side: str, number: int = 0) -> Count:
-    """One count, in a fresh process of the side's build with the random bytes of this number.
+@dataclass(frozen=True)
+class CountedServer:
+    """A server in callgrind that counts inside of one function."""
 
-    Raises BenchmarkFailed, Transient.
+    inside: str
+    spec: ServerSpec = field(hash=False)
+
+
+def count_costs(
+    runner: TrialRunner, benchmarks: Iterable[Benchmark], side: str, number: int = 0, callers: int = 1
+) -> dict[str, CostsOrCause]:
+    """By name of the benchmark: its costs, in fresh processes of the side's build with the random bytes of this number.
+
+    `callers`: the length of the stacks, in callers; 1: a function costs its callers different paths. Raises what ends
+    the run.
     """
-    inside, costs = costs_inside(runner, benchmark, side, number)
-    return count_of(inside, function_costs(costs))
+    costs: dict[str, CostsOrCause] = {}
+    alike: dict[CountedServer, list[Benchmark]] = {}
+    for benchmark in benchmarks:
+        try:
+            check_countable(benchmark)
+            server = counted_server(runner, benchmark, side, number, callers)
+        except BenchmarkFailed as error:
+            costs[benchmark.name] = error
+        else:
+            alike.setdefault(server, []).append(benchmark)
+    for server, shared in alike.items():
+        for load, outcome in costs_of_loads(runner, server, counted_loads(shared)):
+            costs |= {benchmark.name: outcome for benchmark in load.benchmarks}
+    return costs
 
 
-def costs_inside(
-    runner: TrialRunner, benchmark: Benchmark, side: str, number: int, callers: int = 1
-) -> tuple[str, Counter[Stack]]:
-    """The function that counting is limited to, and the costs of COUNTED requests there by stack.
-
-    `callers`: the length of the stacks, in callers; 1: a function costs its callers different paths. Raises
-    BenchmarkFailed, Transient.
-    """
+def counted_server(runner: TrialRunner, benchmark: Benchmark, side: str, number: int, callers: int) -> CountedServer:
+    """Raises BenchmarkFailed without valgrind, or if the program has none of the benchmark's functions."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise BenchmarkFailed(NO_VALGRIND)
-    job, tools = runner.job, runner.tools
+    recipe = runner.job.server
     programs = {name: artifact.path for name, artifact in runner.builds[side].artifacts.items()}
     inside, symbols = counted_symbols(benchmark.inside, programs)
     # --demangle=no: with it, names are compared as they are in the symbol table.
@@ -165,12 +203,13 @@ def costs_inside(
         *(f"--dump-before={function}" for function in ACCEPTS),
         f"--separate-callers={callers}",
     ]
-    command = f"{LIMITED} {valgrind} -q --tool=callgrind {' '.join(options)} {job.server.command}"
-    recipe = replace(job.server, command=command, ready_timeout_s=SLOWDOWN * job.server.ready_timeout_s)
-    spec = ServerSpec(recipe_for(recipe, benchmark), benchmark.transport, programs, random=random_bytes(number))
-    with in_valgrind(), tools.launcher.running(spec, Random(SEED), runner.control) as server:
-        batches, rounds = costs_of_loads(runner, benchmark, server)
-    return inside, costs_of_requests(inside, batches, rounds)
+    command = f"{LIMITED} {valgrind} -q --tool=callgrind {' '.join(options)} {recipe.command}"
+    # What a transport costs is the kernel's work, which is not counted.
+    transport = "unix" if "{socket}" in recipe.command + recipe.listen.get("unix", "") else benchmark.transport
+    slow = replace(recipe, command=command, ready_timeout_s=SLOWDOWN * recipe.ready_timeout_s)
+    return CountedServer(
+        inside, ServerSpec(recipe_for(slow, benchmark), transport, programs, random=random_bytes(number))
+    )
 
 
 def random_bytes(number: int) -> bytes:
@@ -179,38 +218,139 @@ def random_bytes(number: int) -> bytes:
 
 
 def costs_of_loads(
-    runner: TrialRunner, benchmark: Benchmark, server: ServerProcess
-) -> tuple[Counter[Stack], Counter[Stack]]:
-    """The lowest costs by stack of the loads of BATCH requests, and of those of REQUESTS requests. Ends the server."""
-    target = Target(runner.job.server.protocol, server.address, server.pid, server.output.parent)
-    report = target.directory / "data" / REPORT
-    starts: list[int] = []
-    loads = loads_of_count(benchmark, target.protocol)
-    for load in loads:
-        starts.append(len(parts_of(report)) + 1)  # the part that ends now belongs to the load before
+    runner: TrialRunner, server: CountedServer, data_sets: list[list[CountedLoad]]
+) -> Iterator[tuple[CountedLoad, CostsOrCause]]:
+    """The costs of each load, in as few processes as can be."""
+    waiting = deque(deque(loads) for loads in data_sets)
+    while waiting:
+        yield from costs_in_one_process(runner, server, waiting)
+
+
+def costs_in_one_process(
+    runner: TrialRunner, server: CountedServer, waiting: deque[deque[CountedLoad]]
+) -> Iterator[tuple[CountedLoad, CostsOrCause]]:
+    """The costs of the loads that can share a process: at least of one, or why it failed.
+
+    Takes them out of `waiting`; all of them if the server cannot be started.
+    """
+    process = None
+    try:
+        with in_valgrind(), runner.tools.launcher.running(server.spec, Random(SEED), runner.control) as started:
+            process = CountingProcess(runner, server.inside, started)
+            while waiting and process.is_empty():
+                process.fill(waiting[0][0])
+                while waiting[0]:
+                    costs = process.costs(waiting[0][0])
+                    yield waiting[0].popleft(), costs
+                waiting.popleft()
+    except (BenchmarkFailed, Transient) as error:
+        runner.check()
+        failed = waiting[0].popleft() if waiting else None
+        if failed is None:
+            return
+        yield failed, error
+        if process is None:
+            yield from ((load, error) for loads in waiting for load in loads)
+            waiting.clear()
+        elif not waiting[0]:
+            waiting.popleft()
+
+
+@dataclass
+class CountingProcess:
+    """A running server in callgrind."""
+
+    runner: TrialRunner
+    inside: str
+    server: ServerProcess
+    parts_read: int = 0
+    is_filled: bool = False
+
+    def is_empty(self) -> bool:
+        """Empties the server if it has had a data set. False: it cannot be emptied."""
+        if not self.is_filled:
+            return True
+        request, answer = EMPTYING.get(self._target.protocol, (b"", b""))
         try:
-            load_alive(runner, load.benchmark, target, server)
+            return bool(request) and self._ask(request) == answer
         except BenchmarkFailed:
-            if not load.may_fail or server.child.exited() is not None:
-                raise
-        check_cpu(target.cpu_ns() / 1e9)
-    server.child.terminate()
-    if server.child.wait(runner.control, END_TIMEOUT_S) is None:
-        raise BenchmarkFailed("the server did not end on SIGTERM")
-    report_parts = parts_of(report)
-    if starts[0] == starts[-1]:
-        raise BenchmarkFailed("callgrind saw no connection: the server must accept with a function of the C library")
-    ends = [*starts[1:], len(report_parts)]  # a load's last part ends when the next load connects
-    spans = zip(loads, starts, ends, strict=True)
-    parts_of_loads = [report_parts[first:end] for load, first, end in spans if load.is_counted]
-    table = StackTable()
+            return False
 
-    def costs(loads: Iterable[list[Path]]) -> Iterator[Counter[Stack]]:
-        for load_parts in loads:
-            runner.check()
-            yield cost_of_parts(load_parts, table)
+    def fill(self, load: CountedLoad) -> None:
+        """Makes the data of a load. Raises BenchmarkFailed, Transient."""
+        self.is_filled = True
+        self._send(load, load.fill(self._target.protocol))
 
-    return lowest(costs(parts_of_loads[:BATCHES])), lowest(costs(parts_of_loads[BATCHES:]))
+    def costs(self, load: CountedLoad) -> Costs:
+        """The lowest costs by stack of the rounds with each seed. Raises BenchmarkFailed, Transient."""
+        used_s = self._target.cpu_ns() / 1e9
+        self._parts()
+        self._send(load, load.rounds(self._target.protocol))
+        parts = self._parts()
+        self._ask(GREETINGS[self._target.protocol][0])  # its connection ends the last round's part
+        check_cpu(self._target.cpu_ns() / 1e9 - used_s)
+        of_greeting = self._parts()
+        rounds = parts_of_rounds(parts + of_greeting, len(of_greeting))
+        table, stacks = StackTable(), Counter[Stack]()
+        for number in range(len(SEEDS)):
+            stacks.update(lowest(self._costs(rounds[number :: len(SEEDS)], table)))
+        if not stacks.total():
+            raise BenchmarkFailed(
+                f"no request was seen inside of {self.inside}: it may be inlined where it is called; name its caller"
+            )
+        return Costs(self.inside, stacks, len(SEEDS) * load.requests)
+
+    def _costs(self, rounds: list[list[Path]], table: StackTable) -> Iterator[Counter[Stack]]:
+        for parts in rounds:
+            self.runner.check()
+            yield cost_of_parts(parts, table)
+
+    def _send(self, load: CountedLoad, phases: list[dict[str, Any]]) -> None:
+        benchmark = replace(load.benchmarks[0], workload=load.workload)
+        try:
+            self.runner.tools.driver.send(benchmark, phases, self._target, SEED, self.runner.control)
+        except (BenchmarkFailed, Transient):
+            self.server.check_alive()
+            raise
+        self.server.check_alive()
+
+    def _ask(self, request: bytes) -> bytes:
+        try:
+            return ask(self.server.address, Question(request, is_line, ANSWER_S, LONGEST_ANSWER))
+        except OSError as error:
+            self.server.check_alive()
+            raise BenchmarkFailed(f"the server does not answer: {error}") from error
+
+    def _parts(self) -> list[Path]:
+        """The parts of the report that are new since the last call."""
+        parts = [part for part in parts_of(self._target.directory / "data" / REPORT) if part.name != REPORT]
+        new, self.parts_read = parts[self.parts_read :], len(parts)
+        return new
+
+    @property
+    def _target(self) -> Target:
+        server = self.server
+        return Target(self.runner.job.server.protocol, server.address, server.pid, server.output.parent)
+
+
+def is_line(answer: bytes) -> bool:
+    return answer.endswith(b"\n")
+
+
+def parts_of_rounds(parts: list[Path], each: int) -> list[list[Path]]:
+    """The parts of each round, from those of a load and of the one connection after it, which had `each` parts.
+
+    Connections to stirs and to rounds take turns. A part ends with a connection; a server that asks again for
+    connections when there are none causes as many more for each of them. Raises BenchmarkFailed if there are fewer.
+    """
+    connections = 2 * ROUNDS + 1
+    if not each or len(parts) < each * connections:
+        raise BenchmarkFailed(
+            f"callgrind saw {len(parts)} of {connections} connections: the server must accept them one by one with a "
+            "function of the C library"
+        )
+    last = parts[-each * connections :]
+    return [last[each * number + 1 : each * (number + 1) + 1] for number in range(1, connections, 2)]
 
 
 def check_cpu(used_s: float) -> None:
@@ -222,77 +362,17 @@ def check_cpu(used_s: float) -> None:
         )
 
 
-def loads_of_count(benchmark: Benchmark, protocol: str) -> list[CountLoad]:
-    """The load that settles the server; then each counted load, after others that shuffle the server's memory."""
-    workload = {key: value for key, value in benchmark.workload.items() if key in KEPT_KEYS}
-    workload |= {"threads": 1, "pipeline": PIPELINE, "warmup_s": 0.0}
-    again = {key: value for key, value in workload.items() if key not in ("prefill", "prefill_request", "setup")}
-    loads = [CountLoad(replace(benchmark, workload=workload | {"clients": 1, "requests": settling(workload)}))]
-    for number, rng in ((number, Random(number)) for number in range(BATCHES + ROUNDS)):
-        shuffle = {"clients": rng.randint(2, 50), "pipeline": rng.randint(1, 16), "requests": rng.randint(300, 1_500)}
-        loads.append(CountLoad(replace(benchmark, workload=again | shuffle)))
-        if protocol == "resp":
-            loads.append(CountLoad(replace(benchmark, workload=long_request(rng.randint(5, 100))), may_fail=True))
-        counted_workload = again | {"clients": 1, "requests": BATCH if number < BATCHES else REQUESTS}
-        loads.append(CountLoad(replace(benchmark, workload=counted_workload), is_counted=True))
-    return loads
+def lowest(rounds: Iterable[Counter[Stack]]) -> Counter[Stack]:
+    """The lowest cost of each stack, as places in memory make other stacks slow in each round.
 
-
-def long_request(copies: int) -> dict[str, Any]:
-    """The workload of one request with so many copies of a word of each length.
-
-    A server that has an object for each word frees them in their order, so the next requests get other objects than
-    before. If a server does not know the command, its objects stay the same, and it is counted nevertheless.
+    Only the costs of one round, and the lowest so far, are kept at a time.
     """
-    request = " ".join(["EXISTS", *("w" * length for length in WORD_BYTES for _ in range(copies))])
-    return {"commands": [{"request": request}], "clients": 1, "threads": 1, "requests": 1, "warmup_s": 0.0}
-
-
-def settling(workload: Mapping[str, Any]) -> int:
-    """The number of requests until the server's tables have their final size.
-
-    Each request moves one bucket or more to the larger table.
-    """
-    keys: int = workload.get("keys", {}).get("count", SETTLING)
-    return min(2 * keys, SETTLING)
-
-
-def costs_of_requests(inside: str, batches: Counter[Stack], rounds: Counter[Stack]) -> Counter[Stack]:
-    """The cost of COUNTED requests, from the lowest costs of loads of BATCH and of REQUESTS requests.
-
-    Raises BenchmarkFailed if it is nothing.
-    """
-    costs = rounds.copy()
-    costs.subtract(batches)
-    if costs.total() <= 0:
-        raise BenchmarkFailed(
-            f"no request was seen inside of {inside}: it may be inlined where it is called; name its caller"
-        )
-    return costs
-
-
-def lowest(loads: Iterable[Counter[Stack]]) -> Counter[Stack]:
-    """The lowest cost of each stack, as places in memory make other stacks slow in each load.
-
-    Only the costs of one load, and the lowest so far, are kept at a time.
-    """
-    remaining = iter(loads)
+    remaining = iter(rounds)
     costs = next(remaining)
-    for load in remaining:
+    for later in remaining:
         for stack in costs:
-            costs[stack] = min(costs[stack], load[stack])
+            costs[stack] = min(costs[stack], later[stack])
     return costs
-
-
-def count_of(inside: str, costs: Counter[str]) -> Count:
-    """The count, from the costs of COUNTED requests in each function."""
-    total = costs.total() / COUNTED
-    per_request = {name: cost / COUNTED for name, cost in costs.items() if cost > 0}
-    costliest = sorted(per_request, key=lambda name: (-per_request[name], name))
-    functions = {name: round(per_request[name], 3) for name in costliest[:MOST_FUNCTIONS]}
-    if remainder := round(total - sum(functions.values()), 3):
-        functions[OTHERS] = remainder
-    return Count(inside, total, functions)
 
 
 def counted_symbols(inside: Iterable[str], programs: Mapping[str, Path]) -> tuple[str, list[str]]:

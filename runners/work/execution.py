@@ -13,7 +13,8 @@ from runners.build.frozen import frozen_build
 from runners.documents import RESULT_SCHEMA, Benchmark, Job, Side
 from runners.errors import BenchmarkFailed, NoSpace, OutOfReach, Permanent
 from runners.machine.environment import Environment
-from runners.measuring import callgrind, counting, pairs, profiles, stopping
+from runners.measuring import callgrind, pairs, profiles, stopping
+from runners.measuring.counting import Counts
 from runners.measuring.stopping import StopDecision
 from runners.measuring.tools import Tools
 from runners.measuring.trials import MEASURE, Trial, TrialRunner, measure_trial
@@ -62,10 +63,12 @@ class Execution:
     show: Callable[[RunProgress], None]
     space: Space | None = None
     runner: TrialRunner = field(init=False)
+    counts: Counts = field(init=False)
     states: list[BenchmarkState] = field(init=False)
 
     def __post_init__(self) -> None:
         self.runner = TrialRunner(self.job, self.tools, self.control, self.log, Random(self.job.seed))
+        self.counts = Counts(self.runner)
         sides = [side.side for side in self.job.sides]
         self.states = [
             BenchmarkState(benchmark, {side: [] for side in sides}, self.job.trials)
@@ -249,7 +252,7 @@ class Execution:
     def _measure_round(self, benchmark: Benchmark, number: int) -> dict[str, Trial]:
         """The next trial of every side."""
         if self.job.counted:
-            return counting.measure_counts(self.runner, benchmark, number)
+            return self.counts.trials(benchmark, number)
         if len(self.job.sides) > 1:
             return pairs.measure_pair(self.runner, benchmark, number)
         side = self.job.sides[0].side
@@ -266,14 +269,16 @@ class Execution:
         assert state.stopped is not None
         return stopping.stop_decision(state.stopped, state.benchmark, state.trials[side.side], state.thrown_out)
 
-    def _once(self, benchmark: Benchmark, side: Side) -> dict[str, float]:
-        """Metrics that are measured only once, because they are slow. Pairs have none; other metrics compare them."""
-        if len(self.job.sides) > 1:
-            return {}
-        metrics = counting.count_once(self.runner, benchmark, side.side) if benchmark.inside else {}
-        if benchmark.instructions == "callgrind":
+    def _once(self, benchmark: Benchmark, side: Side) -> dict[str, Any]:
+        """Metrics that are measured only once, because they are slow; and why instructions are not countable.
+
+        Pairs have none; other metrics compare them.
+        """
+        is_paired = len(self.job.sides) > 1
+        metrics, cause = self.counts.once(benchmark, side.side) if benchmark.inside and not is_paired else ({}, "")
+        if benchmark.instructions == "callgrind" and not is_paired:
             metrics |= callgrind.count_instructions(self.runner, benchmark, side.side)
-        return metrics
+        return {"once": metrics, "not_countable": cause}
 
     def _document(self, state: BenchmarkState, side: Side, environment: Environment) -> dict[str, Any]:
         tool_facts = {} if state.benchmark.driver == "speedbench" else self.tools.external.facts(state.benchmark)
@@ -289,5 +294,5 @@ class Execution:
             "artifacts": {name: artifact.digest for name, artifact in artifacts.items()},
             "stopping": self._decision(state, side).document(),
             "trials": [trial.document() for trial in state.trials[side.side]],
-            "once": self._once(state.benchmark, side),
+            **self._once(state.benchmark, side),
         }

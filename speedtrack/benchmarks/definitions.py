@@ -127,9 +127,12 @@ class CountedFunctions(Strict):
 
 
 class CountedBenchmarks(CountedFunctions):
-    """The functions inside of which instructions are counted, for several benchmarks of a suite."""
+    """The functions inside of which instructions are counted, for several benchmarks of a suite.
 
-    benchmarks: list[Name] = Field(min_length=1)
+    Without `benchmarks`, for all that are measured of every commit and that the native driver loads.
+    """
+
+    benchmarks: list[Name] | None = Field(None, min_length=1)
 
 
 Instructions = Annotated[
@@ -281,7 +284,7 @@ class Definition(Strict):
         if unknown := self.metrics.keys() - METRICS.keys():
             raise ValueError(f"metrics: no metric {', '.join(sorted(unknown))}: there are {', '.join(METRICS)}")
         known_names = set().union(*(b.names for b in self.benchmark))
-        if unknown := set(self.instructions.benchmarks if self.instructions else []) - known_names:
+        if unknown := set(self.instructions.benchmarks or [] if self.instructions else []) - known_names:
             raise ValueError(f"instructions.benchmarks: there is no benchmark {', '.join(sorted(unknown))}")
         artifact_names = {f"{{artifact:{Path(a).name}}}" for a in self.build.artifacts}
         if not any(placeholder in self.server.command for placeholder in artifact_names):
@@ -309,8 +312,13 @@ class Definition(Strict):
         """The functions inside of which a benchmark's instructions are counted: its section's, else the suite's."""
         if isinstance(section.instructions, CountedFunctions):
             return section.instructions.inside
-        is_counted = self.instructions is not None and not section.names.isdisjoint(self.instructions.benchmarks)
-        return self.instructions.inside if self.instructions and is_counted else []
+        if self.instructions is None:
+            return []
+        if self.instructions.benchmarks is None:
+            is_counted = section.driver == "speedbench" and not section.extended
+        else:
+            is_counted = not section.names.isdisjoint(self.instructions.benchmarks)
+        return self.instructions.inside if is_counted else []
 
     def check_benchmark(self, section: BenchmarkSection) -> None:
         """Raise ValueError if a benchmark does not fit the server or the other benchmarks."""

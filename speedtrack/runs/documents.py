@@ -370,7 +370,10 @@ class ProfileReport(Leased):
 
 
 class ResultDocument(Leased):
-    """One measurement: all trials of one benchmark on one side of a run."""
+    """One measurement: all trials of one benchmark on one side of a run.
+
+    ``not_countable``: why its instructions could not be counted, if they were to be.
+    """
 
     schema_: Literal["speedtrack.result/1"] = Field(alias="schema")
     side: Literal["head", "base"]
@@ -381,3 +384,9 @@ class ResultDocument(Leased):
     stopping: Stopping | None = None
     trials: list[ReportedTrial] = Field(min_length=1, max_length=1000)
     once: Metrics = Field(default_factory=dict)
+    not_countable: Text = Field("", max_length=2_000)
+
+    def how_it_ended(self) -> dict[str, Any] | None:
+        """``stopping`` as it is stored, with ``not_countable`` if there is a reason."""
+        cause = {"not_countable": self.not_countable} if self.not_countable else {}
+        return self.stopping.model_dump() | cause if self.stopping else None

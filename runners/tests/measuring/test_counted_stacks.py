@@ -11,7 +11,7 @@ from runners.measuring import counted_stacks, counting, profiles
 from runners.measuring.perf import Profile
 from runners.tests.api import Api
 from runners.tests.conftest import BASE_SHA, SHA, TREE, make_benchmark, make_job
-from runners.tests.measuring.test_counting import counted_job, few, source
+from runners.tests.measuring.test_counting import PIPELINE, counted_job, few, source
 from runners.tests.measuring.test_perf import PROFILE
 from runners.work.agent import Agent
 
@@ -24,7 +24,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def profile_job(inside: list[str]) -> dict[str, object]:
-    return make_job(**PROFILE, benchmarks=[make_benchmark() | {"inside": inside}])
+    return make_job(**PROFILE, benchmarks=[make_benchmark(pipeline=PIPELINE) | {"inside": inside}])
 
 
 def counted_profiles(api: Api) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ def test_where_perf_may_not_sample_the_instructions_of_both_sides_are_profiled(a
     assert all(stack.partition(";")[0] == "serve" for stack in base | head)
     # The head spins once in a turn, in which it answers 16 requests; a turn of the loop has two or three instructions.
     spun = head.pop("serve;spin") / counted_stacks.FOLDED_REQUESTS
-    assert "serve;spin" not in base and 2_000 / counting.PIPELINE <= spun <= 3_100 / counting.PIPELINE
+    assert "serve;spin" not in base and 2_000 / PIPELINE <= spun <= 3_100 / PIPELINE
     # What else `serve` calls costs the same on both sides, and all together is the count of the exact series.
     others = base.keys() - {"serve"}
     assert len(others) >= 2 and all(head[stack] == pytest.approx(base[stack], rel=0.01, abs=5) for stack in others)
@@ -101,6 +101,5 @@ def test_frames_begin_at_the_counted_function_and_copies_by_the_compiler_are_one
 
 
 def test_costs_are_those_of_some_requests_and_none_is_below_one() -> None:
-    each = counting.COUNTED
-    costs = counted_stacks.per_requests([(("f",), 3 * each), (("g",), -5 * each), (("h",), 1)])
+    costs = counted_stacks.per_requests([(("f",), 3 * 1000), (("g",), -5 * 1000), (("h",), 1)], 1000)
     assert costs == Counter({("f",): 300})

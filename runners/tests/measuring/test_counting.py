@@ -16,7 +16,7 @@ import pytest
 
 from runners.build.elf import function_names
 from runners.errors import BenchmarkFailed
-from runners.measuring import callgrind, callgrind_report, counting
+from runners.measuring import callgrind, callgrind_report, counted_loads, counting
 from runners.measuring.callgrind_report import cost_of_parts, function_costs, parts_of, stack_costs, stack_of
 from runners.measuring.stacks import StackTable
 from runners.sample import write_history
@@ -29,6 +29,7 @@ SPIN = '__attribute__((noinline)) void spin(void) { for (int i = 0; i < 1000; i+
 GET = "char **value = slot(argv[1], 0);"
 SUITES = Path(__file__).parents[3] / "suites"
 SIDES = [{"side": "base", "sha": BASE_SHA}, {"side": "head", "sha": SHA}]
+PIPELINE = 16
 MAKEFILE = "tiny: tiny.c\n\t$(CC) -O2 -g -o $@ $<\n"
 
 
@@ -42,16 +43,13 @@ def source(inside: str = "", outside: str = "") -> dict[str, str]:
 
 
 def counted_job(names: list[str], **changes: Any) -> dict[str, object]:
-    return make_job(trials=1, benchmarks=[make_benchmark() | {"inside": names}], **changes)
+    return make_job(trials=1, benchmarks=[make_benchmark(pipeline=PIPELINE) | {"inside": names}], **changes)
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "SETTLING", 1_000)
-    monkeypatch.setattr(counting, "REQUESTS", 1_120)
-    monkeypatch.setattr(counting, "COUNTED", 1_120 - counting.BATCH)
-    monkeypatch.setattr(counting, "BATCHES", 1)
-    monkeypatch.setattr(counting, "ROUNDS", 2)
+    monkeypatch.setattr(counting, "ROUNDS", 4)
+    monkeypatch.setattr(counted_loads, "ROUNDS", 4)
 
 
 def counts_of(api: Api) -> list[float]:
@@ -70,7 +68,7 @@ def test_a_call_inside_is_counted_and_one_outside_is_not(api: Api, agent: Agent)
     plain, outside, inside = found
     assert outside == plain
     # One spin per turn, 16 requests in each turn; a turn of its loop is two or three instructions.
-    assert 2_000 / counting.PIPELINE <= inside - plain <= 3_100 / counting.PIPELINE
+    assert 2_000 / PIPELINE <= inside - plain <= 3_100 / PIPELINE
 
 
 @pytest.mark.valgrind
@@ -106,11 +104,11 @@ def test_both_sides_are_counted_in_fresh_processes_with_the_costs_of_their_funct
 @pytest.mark.valgrind
 def test_the_function_of_the_sample_suite_holds_nearly_all_of_a_request(api: Api, agent: Agent, tmp_path: Path) -> None:
     """Reading, the command and writing are inside of it, and only the event loop is not."""
-    write_history(tmp_path / "kvd")
+    write_history(tmp_path / "kvd", upto=6)  # later a request costs what the keys before it were
     files = subprocess.check_output(["git", "-C", tmp_path / "kvd", "ls-files"], text=True).split()
     api.sources[SHA] = {name: (tmp_path / "kvd" / name).read_text() for name in files}
     suite = tomllib.loads((SUITES / "sample.toml").read_text())
-    [section] = [one for one in suite["benchmark"] if one["name"] in suite["instructions"]["benchmarks"]]
+    [section] = [one for one in suite["benchmark"] if one["name"] == "get-p16"]
     benchmark = make_benchmark(**section["workload"]) | {"inside": suite["instructions"]["inside"]}
     server = make_job()["server"] | suite["server"]
     build = make_build(**suite["build"])
@@ -131,6 +129,57 @@ def test_a_count_that_takes_too_long_is_ended_and_the_rest_is_measured(
     agent.work()
     assert "took more than 0.001 s of CPU time: give the benchmark fewer keys" in api.text("measure")
     assert not api.bodies("/measurement")[0]["once"] and api.of("/complete")
+
+
+@pytest.mark.valgrind
+def test_what_shares_a_process_is_counted_as_it_is_alone_in_any_order(api: Api, agent: Agent) -> None:
+    """The server cannot be emptied, so the second data set has a process of its own."""
+    api.sources[SHA] = source()
+    inside = {"inside": ["serve"]}
+    get = make_benchmark("get-p16", pipeline=PIPELINE) | inside
+    same = make_benchmark("get-tcp", transport="tcp", pipeline=PIPELINE, clients=5) | inside
+    sets = make_benchmark("set-p1", test="set") | inside
+    counters = make_benchmark("incr-p1", test="incr", prefill=False) | inside
+    found: dict[str, list[float]] = {}
+    for number, order in enumerate(([get, same, sets, counters], [counters, sets, same, get], [counters], [get])):
+        api.jobs = [make_job(trials=1, benchmarks=order, build=make_build(environment={"N": str(number)}))]
+        before = len(api.bodies("/measurement"))
+        agent.work()
+        for body in api.bodies("/measurement")[before:]:
+            found.setdefault(body["benchmark"]["name"], []).append(body["once"][counting.METRIC])
+    assert {name: len(counts) for name, counts in found.items()} == {
+        "get-p16": 3,
+        "get-tcp": 2,
+        "set-p1": 2,
+        "incr-p1": 3,
+    }
+    for counts in found.values():
+        assert max(counts) == pytest.approx(min(counts), rel=0.003)
+    assert found["get-tcp"] == found["get-p16"][:2]
+
+
+@pytest.mark.valgrind
+def test_a_load_that_fails_is_not_countable_and_the_others_are_counted(api: Api, agent: Agent) -> None:
+    """The keys of the first are prefilled, and it asks for hits that never come."""
+    api.sources |= {BASE_SHA: source(), SHA: source()}
+    inside = {"inside": ["serve"]}
+    wrong = make_benchmark("wrong", expect={"hit_rate": 0.5}) | inside
+    api.jobs = [
+        make_job(trials=2, most_trials=2, counted=True, sides=SIDES, benchmarks=[wrong, make_benchmark() | inside])
+    ]
+    agent.work()
+    assert {body["benchmark"]["name"] for body in api.bodies("/measurement")} == {"get-p1"}
+    (failure,) = api.bodies("/fail")
+    assert "wrong answer: hit_rate not as expected" in failure["error"] and "get-p1:" not in failure["error"]
+
+
+@pytest.mark.valgrind
+def test_a_function_that_no_request_enters_is_the_reason_why_nothing_is_counted(api: Api, agent: Agent) -> None:
+    api.sources[SHA] = source()
+    api.jobs = [counted_job(["spin"])]
+    agent.work()
+    (measurement,) = api.bodies("/measurement")
+    assert measurement["once"] == {} and "no request was seen inside of spin" in measurement["not_countable"]
 
 
 def test_a_missing_function_is_said_before_anything_is_counted(api: Api, agent: Agent) -> None:
@@ -221,23 +270,28 @@ def test_the_first_function_that_the_program_has_is_counted_with_the_compilers_c
     assert counting.counted_symbols(["f"], {"tiny": tiny}) == ("f", ["f.constprop.0", "f.isra.0.constprop.1"])
 
 
-def test_requests_that_never_reach_the_function_are_no_count() -> None:
-    with pytest.raises(BenchmarkFailed, match="no request was seen inside of f: it may be inlined"):
-        counting.costs_of_requests("f", Counter(), Counter())
+@pytest.mark.parametrize(("each", "first"), [(1, ["2"]), (2, ["3", "4"])])
+def test_each_round_has_the_parts_between_its_connection_and_the_next(each: int, first: list[str]) -> None:
+    parts = [Path(str(number)) for number in range(each * (2 * counting.ROUNDS + 1))]
+    rounds = counting.parts_of_rounds([Path("of keys"), *parts], each)
+    assert (len(rounds), [part.name for part in rounds[0]], len(rounds[-1])) == (counting.ROUNDS, first, each)
+    for saw, parts_each in ((parts[1:], each), (parts, 0)):
+        with pytest.raises(BenchmarkFailed, match="the server must accept them one by one"):
+            counting.parts_of_rounds(saw, parts_each)
 
 
-def test_the_lowest_costs_count_without_what_few_requests_cost() -> None:
-    few, many, cheap, dear = (Counter({("f",): cost, ("f", "info"): 500}) for cost in (3200, 3400, 11200, 12000))
-    costs = counting.costs_of_requests("f", counting.lowest([many, few]), counting.lowest([dear, cheap]))
-    assert costs == {("f",): 8000, ("f", "info"): 0}
-    assert counting.count_of("f", function_costs(costs)) == counting.Count("f", 10.0, {"f": 10.0})
+def test_the_lowest_costs_of_rounds_count() -> None:
+    cheap, dear = (Counter({("f",): cost, ("f", "info"): 500}) for cost in (8000, 12000))
+    costs = counting.lowest([dear, cheap])
+    assert costs == {("f",): 8000, ("f", "info"): 500}
+    assert counting.Costs("f", costs, 1000).count() == counting.Count("f", 8.5, {"f": 8.0, "info": 0.5})
 
 
 def test_the_functions_of_a_count_add_up_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "MOST_FUNCTIONS", 2)
     per_request = {"a": 10, "b": 5, "c": 3, "d": 2, "e": -1}
-    each = {name: cost * counting.COUNTED for name, cost in per_request.items()}
-    count = counting.count_of("f", Counter(each))
+    each = {(name,): cost * 100 for name, cost in per_request.items()}
+    count = counting.Costs("f", Counter(each), 100).count()
     assert dict(count.functions) == {"a": 10.0, "b": 5.0, "(other functions)": 4.0}
     assert sum(count.functions.values()) == count.per_request == 19.0
 

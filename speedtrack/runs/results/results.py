@@ -247,7 +247,7 @@ def store(rows: DocumentRows, result: ResultDocument, samples: Mapping[str, Metr
         "benchmark": rows.benchmark.id,
         "commit": rows.commit.pk,
         "side": result.side,
-        "stopping": Jsonb(result.stopping.model_dump()) if result.stopping else None,
+        "stopping": Jsonb(ended) if (ended := result.how_it_ended()) else None,
         "repeatable": trials[0].trial == 0 and trials[0].reproduce is not None,
         "documents": packing.pack(documents),
         "numbers": list(numbers),

@@ -97,6 +97,13 @@ def test_another_measurement_of_a_benchmark_is_refused_and_the_first_stays(
     assert set(Measurement.objects.filter(series__metric="server_cpu_ns_per_request").values_list("value")) == {(1.0,)}
 
 
+def test_why_instructions_are_not_countable_is_kept_with_the_result(run: Run) -> None:
+    stopping = {"reason": "fixed", "half_width": None, "target": 0.01, "trials": 5, "thrown_out": 0}
+    cause = {"not_countable": "the server has no function serve"}
+    send(run, [1.0] * 5, stopping=stopping, **cause)
+    assert Result.objects.get().stopping == stopping | cause
+
+
 def test_flagged_trials_are_kept_and_do_not_count(run: Run) -> None:
     send(run, [1.0, 100.0, 2.0, 100.0, 3.0], flags=[[], ["steal"], [], ["steal", "client_bound"], []])
     measurement = Measurement.objects.get(series__metric="server_cpu_ns_per_request")

@@ -32,7 +32,9 @@ def measured_now(world: World, flags: dict[int, list[str]], orders: list[int]) -
         now = timezone.now().isoformat()
         trial |= {"order": orders[i], "flags": flags.get(i, []), "started_at": now, "seconds": 0.001}
     how = {"reason": "target", "half_width": 0.0083, "target": 0.01, "trials": 5, "thrown_out": 1}
-    document = builders.result(run, "get-p1", run.commit, [], trials=trials, stopping=how, environment=environment)
+    document = builders.result(
+        run, "get-p1", run.commit, [], trials=trials, stopping=how, environment=environment, not_countable="why"
+    )
     results.accept_result(run.machine, run.pk, document)
     queue.fail(
         run.machine, run.pk, Failure(token=run.lease_token, kind="permanent", error="1 of 2 benchmarks failed: x")
@@ -59,6 +61,7 @@ def test_a_run_shows_its_time_its_trials_and_what_to_do(client: Client, kvd: Wor
     assert row.strip.dots[1].x < page.chart.discarded[0] < row.strip.dots[2].x
     html = html_of(client.get(f"/runs/{run.pk}/"))
     assert "5 trials, 1 discarded and repeated: the median is known to ±0.83% (target ±1.00%)" in html
+    assert "; instructions are not countable, because why" in html
     assert "1 of 5 trials: The hypervisor took more than 2% of the window" in html
     assert "Use a dedicated host" in html
     assert "The log below names the cause of each." in html

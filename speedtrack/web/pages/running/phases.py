@@ -226,4 +226,6 @@ def stop_text(how: dict[str, Any]) -> str:
     width = "unknown" if how["half_width"] is None else f"±{how['half_width']:.2%}"
     dropped = f", {how['thrown_out']} discarded and repeated" if how["thrown_out"] else ""
     why = STOP_REASONS[how["reason"]]
-    return f"{how['trials']} trials{dropped}: the median is known to {width} (target ±{how['target']:.2%}); {why}"
+    uncounted = f"; instructions are not countable, because {cause}" if (cause := how.get("not_countable")) else ""
+    known = f"the median is known to {width} (target ±{how['target']:.2%})"
+    return f"{how['trials']} trials{dropped}: {known}; {why}{uncounted}"

@@ -1,6 +1,6 @@
 //! What all phases of a run share.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,6 +27,8 @@ pub struct Session<'a> {
     pub counters: Option<Arc<Result<Counters, String>>>,
     /// For each kind of key, how many were set by prefills.
     pub filled: RefCell<BTreeMap<Vec<u8>, u64>>,
+    /// How many counters of memcached are stored, which tests count on and never take away.
+    stored_counters: Cell<u64>,
 }
 
 impl<'a> Session<'a> {
@@ -41,6 +43,7 @@ impl<'a> Session<'a> {
             keyed: plan.phases.iter().any(|phase| phase.verify > 0.0),
             counters: counted.map(|pid| Arc::new(Counters::of(pid, &plan.server_events))),
             filled: RefCell::default(),
+            stored_counters: Cell::default(),
         })
     }
 }
@@ -63,10 +66,15 @@ impl Session<'_> {
         Filling::of_memcached(self.job(phase, &self.traffic(phase)), needs, keys, &phase.places(false))
     }
 
-    /// What stores the keys without which the tests of `phase` have nothing to do.
+    /// What stores the keys without which the tests of `phase` have nothing to do, unless an earlier phase did.
     pub fn needed(&self, phase: &Phase) -> Vec<Filling> {
-        let needs = phase.workload.needs();
-        needs.into_iter().filter_map(|needs| self.filling_memcached(phase, needs)).collect()
+        let is_missing = |needs: &Needs| {
+            let keys = phase.keys.count;
+            let stored = self.stored_counters.get();
+            *needs != Needs::Counters || self.stored_counters.replace(stored.max(keys)) < keys
+        };
+        let missing = phase.workload.needs().into_iter().filter(is_missing);
+        missing.filter_map(|needs| self.filling_memcached(phase, needs)).collect()
     }
 
     /// What `phase` sends, once the server holds the keys that it needs.
@@ -103,7 +111,7 @@ impl Session<'_> {
             key_order: KeyOrder::of(phase.keys.distribution, phase.keys.count),
             command_key_orders: phase.command_key_orders(),
             values: self.values.with(&phase.values, self.keyed),
-            seed: self.plan.seed,
+            seed: phase.seed.unwrap_or(self.plan.seed),
             probe: phase.probe,
             cpus: self.plan.cpus.clone(),
             server_pid: self.plan.server_pid,

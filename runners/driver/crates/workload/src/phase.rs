@@ -47,6 +47,8 @@ pub struct Phase {
     pub plain_keys: Option<PlainKeySpace>,
     pub resp3: bool,
     pub tracking: bool,
+    /// What its requests depend on; the seed of the run where there is none.
+    pub seed: Option<u64>,
 }
 
 /// Keys with numbers without leading zeros.
@@ -109,6 +111,7 @@ impl Phase {
             plain_keys: None,
             resp3: false,
             tracking: false,
+            seed: None,
         }
     }
 

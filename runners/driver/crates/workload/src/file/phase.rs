@@ -56,6 +56,7 @@ pub fn phase(value: Value, at: usize, protocol: ProtocolName) -> Result<Phase, F
         probe: written.probe.map(|probe| probe.check("probe.clients", "probe.rate")).transpose()?,
         resp3: written.resp3,
         tracking: written.tracking,
+        seed: written.seed,
         ..usual
     };
     require(

@@ -77,6 +77,7 @@ impl From<&Phase> for PhaseFields {
             probe: phase.probe,
             resp3: phase.resp3,
             tracking: phase.tracking,
+            seed: phase.seed,
             ..PhaseFields::default()
         };
         written.with_mode(&phase.mode)

@@ -65,6 +65,7 @@ pub struct PhaseFields {
     pub resp3: bool,
     #[serde(default)]
     pub tracking: bool,
+    pub seed: Option<u64>,
 }
 
 /// A command of a mix or a sequence.
