@@ -15,6 +15,7 @@ from django.urls import reverse
 from speedtrack.alerts.headlines import Change, DirectionSummary, headline, summaries_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.alerts.pairs import counts
+from speedtrack.alerts.pairs.layouts import layout_sentences
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.notices import seeing, subscribing
@@ -76,7 +77,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
         "restoration": restoration_in_words(list(alert.events.order_by("pk"))),
         "candidates": list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
         "branches": alert.branch_names(),
-        "which_moved": counts.which_moved(changes),
+        "which_moved": [*counts.which_moved(changes), *layout_sentences(changes)],
         "function_tables": counts.function_tables(changes),
         "url": settings.URL + reverse("alert", args=[alert.pk]),
         "project_url": settings.URL + reverse("project", args=[alert.project.slug]),

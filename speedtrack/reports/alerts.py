@@ -9,6 +9,7 @@ from pydantic import Field
 from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.pairs import counts
+from speedtrack.alerts.pairs.layouts import layout_sentences
 from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.triage import CHOICES
@@ -152,6 +153,9 @@ class AlertDetails(AlertDocument):
     which_moved: list[Text] = Field(
         description="by benchmark whose instructions are known: `more instructions`, or `the same instructions, slower`"
     )
+    layouts: list[Text] = Field(
+        description="which changes of time hold over random layouts of the program, and which may be layout"
+    )
     function_tables: list[FunctionTableDocument] = Field(description="of counted changes that were counted again")
     restoration: Text = Field(
         description="of an open alert of which some series are back on the old level: which are, and which are not"
@@ -169,6 +173,7 @@ class AlertDetails(AlertDocument):
             candidates=list(map(CommitDocument.of, list(candidates) or [row.commit])),
             fixed_on=row.branches_fixed()[0] if row.fixed_by_id else [],
             which_moved=counts.which_moved(changes),
+            layouts=layout_sentences(changes),
             function_tables=list(map(FunctionTableDocument.of, counts.function_tables(changes))),
             restoration=restoration_in_words(events),
             history=list(map(AlertEventDocument.of, events)),

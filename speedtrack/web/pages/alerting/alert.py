@@ -16,6 +16,7 @@ from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, NoiseFloor, Verdict
 from speedtrack.alerts.pairs import counts, pairing
 from speedtrack.alerts.pairs.counts import FunctionTable
+from speedtrack.alerts.pairs.layouts import layout_sentences
 from speedtrack.alerts.pairs.sizes import is_part_of
 from speedtrack.alerts.triage import muting, triage
 from speedtrack.alerts.triage.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
@@ -89,6 +90,7 @@ class AlertPage:
     fixed_on: list[str]
     not_fixed_on: list[str]
     which_moved: list[str]
+    layouts: list[str]
     function_tables: list[FunctionTable]
     narrowing: Narrowing | None
     people: list[User] = field(default_factory=list)
@@ -175,6 +177,7 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
         fixed_on=fixed_on,
         not_fixed_on=not_fixed_on,
         which_moved=counts.which_moved(points),
+        layouts=layout_sentences(points),
         function_tables=counts.function_tables(points),
         narrowing=narrowed(alert, path, worst) if worst else None,
         people=list(triage.assignable(alert)[:200]) if can_decide else [],
