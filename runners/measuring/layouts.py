@@ -3,6 +3,7 @@
 Where a trial fails, the server of each of its layouts is started once more: those that do not answer are left out.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from runners.removal import empty_directory
 from runners.servers import capacity
 from runners.servers.server import ServerSpec
 
-BATCH = 8  # layouts of a side that are linked at a time; as many trials without one that starts end the attempts
+BATCH = 8  # layouts of a side that are linked at a time; if so many in a row do not start, none does
 LARGEST_SEED = 2**31 - 1
 LINKED = "linked by "  # link.sh prints it
 
@@ -45,7 +46,7 @@ class LayoutPool:
     linker: str = ""
     ready: dict[str, list[Layout]] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
-    failed: int = 0  # trials in a row whose layouts broke
+    failed: Counter[str] = field(default_factory=Counter)  # by side: layouts in a row that did not start
 
     def draw(self) -> dict[str, Layout]:
         """A layout of each side that was not drawn before; empty if there are none. Raises what ends the run."""
@@ -67,12 +68,13 @@ class LayoutPool:
         for side, layout in layouts.items():
             try:
                 self._start(layout, benchmark)
+                self.failed[side] = 0
             except BenchmarkFailed as error:
                 broken.append(f"layout {layout.seed} of {side}: {error}")
+                self.failed[side] += 1
+                if self.failed[side] == BATCH:
+                    self.refusal = f"no layout starts: {broken[-1]}"
         self.left_out += broken
-        self.failed += 1
-        if broken and self.failed >= BATCH:
-            self.refusal = f"no layout starts: {broken[0]}"
         return broken
 
     def _batch(self, side: str) -> list[Layout]:

@@ -156,7 +156,7 @@ class TrialRunner:
             try:
                 if layouts:
                     measured = measure(layouts)
-                    pool.failed = 0
+                    pool.failed.clear()
                     return measured
             except BenchmarkFailed:
                 if not (broken := pool.leave_out_broken(layouts, benchmark)):

@@ -91,14 +91,15 @@ def test_a_program_that_no_compiler_of_the_path_links_is_measured_as_it_is(api: 
 
 
 def test_a_layout_that_breaks_is_left_out(api: Api, agent: Agent) -> None:
-    """Those with an odd number do not start."""
-    link = "cc -O2 -o tiny tiny.c; [ $(({layout} % 2)) = 0 ] || printf '#!/bin/sh\\nexit 4\\n' >tiny"
+    """Of each batch, the last one, which is drawn first, does not start."""
+    last = f'[ "$(wc -l <linked)" != {layouts.BATCH} ]'
+    link = f"cc -O2 -o tiny tiny.c; echo {{layout}} >>linked; {last} || printf '#!/bin/sh\\nexit 4\\n' >tiny"
     api.jobs = [paired(make_build(layouts={"link": link}), trials=2)]
     agent.work()
     assert api.of("/complete"), api.bodies("/fail")
     for body in api.bodies("/measurement"):
-        assert body["layouts"]["left_out"] > 0
-        assert all(trial["layout"] % 2 == 0 for trial in body["trials"])
+        assert body["layouts"]["left_out"] == 2 and not body["layouts"]["refusal"]
+        assert all(trial["layout"] for trial in body["trials"])
     assert "left out: layout " in api.text("measure")
 
 
