@@ -3,7 +3,8 @@
 python research/layout.py REPOSITORY SUITE [--commit HEAD] [--minutes 240] [--home DIRECTORY]
 
 SUITE: redis, valkey, memcached or sample; its build, server and workloads of GET and SET at P1 and P16 are measured by
-the runner's own blocks. It takes `--minutes` and the builds, on a machine without other work, and prints three tables:
+the runner's own blocks. It takes `--minutes`, the builds and some minutes of computing, on a machine without other work,
+and prints three tables:
 
 1. Of each benchmark, the spread of the ratio of two sides of one build: of fresh processes of one program, and of fresh
    layouts; from both, the spread of the layouts of a side alone.
@@ -53,7 +54,7 @@ COLUMNS = {
     "instructions_per_request": "instructions",
 }
 EFFECTS = (0.01, 0.02, 0.03)
-SMALLEST, DRAWS, MOST = 0.01, 40, 300
+SMALLEST, DRAWS, MOST = 0.01, 20, 300
 Edit = Callable[[str], str]
 SIDES = ("base", "head")
 
