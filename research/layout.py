@@ -3,7 +3,7 @@
 python research/layout.py REPOSITORY SUITE [--commit HEAD] [--minutes 240] [--home DIRECTORY]
 
 SUITE: redis, valkey, memcached or sample; its build, server and workloads of GET and SET at P1 and P16 are measured by
-the runner's own blocks. It takes `--minutes`, the builds and some minutes of computing, on a machine without other work,
+the runner's own blocks. It takes `--minutes`, the builds and some minutes of computing, on a quiet machine,
 and prints three tables:
 
 1. Of each benchmark, the spread of the ratio of two sides of one build: of fresh processes of one program, and of fresh
