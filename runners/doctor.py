@@ -19,6 +19,7 @@ from runners import probing
 from runners.errors import SettingsError
 from runners.machine import topology
 from runners.machine.core_locks import NOT_COVERED, lock_directory
+from runners.machine.environment import layout_linkers
 from runners.machine.kernel_files import ROOT
 from runners.machine.placement import Planner, place
 from runners.measuring.perf import NO_PERF, NOT_ALLOWED
@@ -161,6 +162,14 @@ def check_compiler(environ: Environ) -> Answer:
     return "good", (output_of("cc", "--version") or "cc").splitlines()[0]
 
 
+def check_layouts(environ: Environ) -> Answer:
+    """A linker can order functions at random. Only suites with `layouts` need it."""
+    linkers = layout_linkers()
+    if not linkers:
+        return "note", "no linker for random layouts: install mold, lld or binutils, else pairs measure one layout"
+    return "good", f"random layouts are linked by {linkers[0]}"
+
+
 def check_docker(environ: Environ) -> Answer:
     """Docker works. Only suites that build in containers need it."""
     try:
@@ -268,6 +277,7 @@ CHECKS: dict[str, Callable[[Environ], Answer]] = {
     "broker": check_broker,
     "driver": check_driver,
     "compiler": check_compiler,
+    "layouts": check_layouts,
     "docker": check_docker,
     "placement": check_placement,
     "kernel": check_kernel,

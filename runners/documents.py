@@ -76,6 +76,18 @@ class Side:
 
 
 @dataclass(frozen=True, config=STRICT)
+class Layouts:
+    """How the programs are linked in another order: by a linker, or by a command with `{layout}`.
+
+    `trials`: what ordinary runs measure; pairs measure layouts.
+    """
+
+    linker: Literal["", "any", "mold", "lld", "gold", "bfd"] = ""
+    link: str = ""
+    trials: Literal["plain", "layouts"] = "plain"
+
+
+@dataclass(frozen=True, config=STRICT)
 class BuildRecipe:
     """How to build. A Docker build has an image, or the text of a Dockerfile; `trust`: whose ccache it uses."""
 
@@ -88,6 +100,7 @@ class BuildRecipe:
     dockerfile: str = ""
     dockerfile_network: bool = False
     trust: Slug = "default"
+    layouts: Layouts | None = None
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -161,6 +174,13 @@ class Job:
         if self.most_trials < self.trials:
             raise ValueError(f"most_trials is {self.most_trials}, below trials, which is {self.trials}")
         return self
+
+    @property
+    def has_layouts(self) -> bool:
+        """Whether its trials measure random layouts."""
+        wanted = self.build.layouts
+        measures = self.profile is None and not self.counted and self.reason != "canary"
+        return wanted is not None and measures and (len(self.sides) > 1 or wanted.trials == "layouts")
 
     def voiding(self, flags: Iterable[str]) -> frozenset[str]:
         """The flags among these that make a trial, or a slice of one, be measured again."""

@@ -1,8 +1,11 @@
 """The builders by kind, behind the artifact store: a commit that was built before is not built again."""
 
+import os
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from runners.build import Artifact, Build, BuildFailed, BuiltPrograms, CommitSource, WriteLog
@@ -77,6 +80,24 @@ class CachedBuilder:
             return Build(side, source.sha, False, time.monotonic() - begin, digest, error=failure)
         write(f"built in {seconds:.1f} s: {artifact_list(artifacts)}\n")
         return Build(side, source.sha, False, seconds, digest, artifacts, output.ccache)
+
+    def link(
+        self, kept: Artifact, recipe: BuildRecipe, room: Path, attempt: str, write: WriteLog, control: Control
+    ) -> dict[str, Path]:
+        """The artifacts of a build whose source is a stored tar, by name, in the directory `room`. Raises as `make`."""
+        builder = self.builders[recipe.kind]
+
+        def fetch(file: Path) -> None:
+            shutil.copyfile(kept.path, file)
+
+        source = CommitSource(kept.digest, fetch, attempt)
+        try:
+            made = builder.make(source, recipe, self.toolchain(recipe, write, control), write, control).programs
+            for name, file in made.items():
+                os.replace(file, room / name)
+        finally:
+            builder.clean()
+        return {name: room / name for name in made}
 
 
 def recipe_identity(recipe: BuildRecipe) -> dict[str, object]:

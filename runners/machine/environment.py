@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +24,7 @@ COMMAND_TIMEOUT_S = 10.0
 VERSION_BYTES = 1 << 16
 SHORT = 'ulimit -f 2048; exec "$0" "$@"'  # $0: the program; files of 1 MB: it could print without end
 BUILD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of builds, unless the suite sets one
+LINKERS = ("mold", "lld", "gold", "bfd")  # that can order functions by a seed; bfd is the ld of binutils
 # A sample without these facts could not be compared with any other, so nothing is measured; by fact: cause and remedy.
 INDISPENSABLE = {
     "cpu_model": "/proc/cpuinfo names no processor",
@@ -101,6 +103,7 @@ class MachineFacts:
             "housekeeping_cpus": cpu_list(self.placement.housekeeping),
             "offline_cpus": cpu_list(self.planner.machine.offline) or "none",
             "runner_version": runners.__version__,
+            "layout_linkers": ", ".join(layout_linkers()) or "none",
             "sandbox": self.sandbox,
         }
 
@@ -115,6 +118,12 @@ def libc() -> str:
     except (OSError, ValueError):
         version = None
     return version or version_line(["ldd", "--version"])
+
+
+@cache
+def layout_linkers() -> tuple[str, ...]:
+    """The linkers of this host that can put functions in a random order, the preferred one first."""
+    return tuple(line for name in LINKERS if (line := version_line([f"ld.{name}", "--version"])) != UNKNOWN)
 
 
 def compiler(build_environment: Mapping[str, str]) -> str:

@@ -3,7 +3,8 @@
 One process of the driver has connections to both and alternates between them every 20 to 100 ms (`speedbench duel`), so
 a disturbance of the machine hits both; pairs of slices in which it hit only one of them are trimmed. The random part of
 each start (memory layout, and the slot: which one starts first, its port and directory) differs from block to block and
-is by far the largest part of the noise. So a block is short, and it is one pair, however many slices it has. The slots
+is by far the largest part of the noise; so does the order of the functions in both programs, if the suite has random
+layouts. So a block is short, and it is one pair, however many slices it has. The slots
 are assigned at random for each block. If both builds were the same, swapping their names would change nothing; the test
 of the pairs' signs needs no more than that.
 """
@@ -16,6 +17,7 @@ from typing import Any
 
 from runners.documents import Benchmark
 from runners.errors import BenchmarkFailed
+from runners.measuring.layouts import Layout
 from runners.measuring.trials import MEASURE, Trial, TrialRunner, TrialStart, measure_trial, summary_line
 from runners.servers.server import ServerProcess
 
@@ -61,8 +63,11 @@ def values_of(trials: Mapping[str, Sequence[Trial]], metrics: Sequence[str]) -> 
 
 def one_after_the_other(runner: TrialRunner, benchmark: Benchmark, number: int, reason: str) -> dict[str, Trial]:
     """A whole trial of each side, one directly after the other in random order, because of `reason`."""
-    sides = runner.rng.sample(runner.job.sides, len(runner.job.sides))
-    trials = {side.side: measure_trial(runner, benchmark, side.side, number) for side in sides}
+    sides = runner.rng.sample([side.side for side in runner.job.sides], len(runner.job.sides))
+    trials = runner.in_layouts(
+        benchmark,
+        lambda layouts: {side: measure_trial(runner, benchmark, side, number, layouts.get(side)) for side in sides},
+    )
     return {side: replace(trial, pairing={"block": number, "apart": reason}) for side, trial in trials.items()}
 
 
@@ -104,16 +109,20 @@ class Block:
         if self.number == 0:
             self._require_room(name)
             self.runner.await_quiet(name)  # later bursts hit both sides
+        return self.runner.in_layouts(self.benchmark, lambda layouts: self._measured(name, layouts))
+
+    def _measured(self, name: str, layouts: Mapping[str, Layout]) -> dict[str, Trial]:
         begin, slots = TrialStart(), self.runner.rng.sample(SIDES, 2)
         orders = {side: self.runner.next_order() for side in slots}
         with ExitStack() as stack:
-            servers = self._start(stack, slots)
+            servers = self._start(stack, slots, layouts)
             loads = self.runner.run_duel(
                 block_load(self.benchmark), [servers[side] for side in SIDES], self._seed, name
             )
             peaks = {side: float(servers[side].peak_rss_bytes()) for side in SIDES}
         trials = {}
         for side, load in zip(SIDES, loads, strict=True):
+            layout, seeded = layouts.get(side), (block_load(self.benchmark), self._seed)
             trials[side] = Trial(
                 self.number,
                 orders[side],
@@ -125,7 +134,8 @@ class Block:
                 {"block": self.number, "slot": slots.index(side), **load.pairing},
                 load.quiet,
                 load.server,
-                self.runner.recipe(servers[side], [(block_load(self.benchmark), self._seed)]),
+                self.runner.recipe(servers[side], [seeded], layout),
+                layout.seed if layout else None,
             )
             self.runner.log.line(MEASURE, f"{name} ({side}): {summary_line(trials[side])}")
         return trials
@@ -134,12 +144,13 @@ class Block:
     def _seed(self) -> int:
         return self.runner.job.seed + self.number
 
-    def _start(self, stack: ExitStack, slots: Sequence[str]) -> dict[str, ServerProcess]:
+    def _start(self, stack: ExitStack, slots: Sequence[str], layouts: Mapping[str, Layout]) -> dict[str, ServerProcess]:
         """Starts both servers in the order of their slots; the second one in the network of the first."""
         servers: dict[str, ServerProcess] = {}
         for slot, side in enumerate(slots):
             beside = next(iter(servers.values()), None)
-            servers[side] = stack.enter_context(self.runner.fresh_server(self.benchmark, side, slot, beside))
+            server = self.runner.fresh_server(self.benchmark, side, slot, beside, layouts.get(side))
+            servers[side] = stack.enter_context(server)
         return servers
 
     def _require_room(self, name: str) -> None:

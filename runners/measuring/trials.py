@@ -2,19 +2,21 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from runners.build import Build
+from runners.build.layouts import by_hand
 from runners.documents import Benchmark, Job
 from runners.errors import BenchmarkFailed, Stopped
 from runners.loads.driver_document import server_object
 from runners.loads.target import Outcome, Target
 from runners.measuring import reproduce
+from runners.measuring.layouts import Layout, LayoutPool
 from runners.measuring.reproduce import SeededBenchmark
 from runners.measuring.tools import Tools
 from runners.processes.control import Control
@@ -23,6 +25,7 @@ from runners.servers import capacity, counters
 from runners.servers.server import ServerProcess, ServerSpec
 
 MEASURE = "measure"
+Measured = TypeVar("Measured")
 # If a driver uses its whole core, waits for it (on two cores housekeeping shares it) or falls behind its schedule, the
 # cause is the workload and the machine: once a repeat had the same flag, further repeats would have it, too.
 STRUCTURAL_FLAGS = frozenset({"client_bound", "client_delayed", "clock", "slipped"})
@@ -32,7 +35,7 @@ STRUCTURAL_FLAGS = frozenset({"client_bound", "client_delayed", "clock", "slippe
 class Trial:
     """One measurement of a fresh server. `order` is its position in the whole attempt, dropped trials included.
 
-    `pairing`: its block in a paired run (docs/result-format.md).
+    `pairing`: its block in a paired run (docs/result-format.md). `layout`: the seed of its program's layout.
     """
 
     trial: int
@@ -46,6 +49,7 @@ class Trial:
     quiet: dict[str, Any] = field(default_factory=dict)
     server: dict[str, Any] = field(default_factory=dict)
     reproduce: dict[str, Any] | None = None
+    layout: int | None = None
 
     def document(self) -> dict[str, Any]:
         return {
@@ -56,6 +60,7 @@ class Trial:
             "metrics": self.metrics,
             "flags": list(self.flags),
             "pairing": self.pairing,
+            "layout": self.layout,
             "quiet": self.quiet,
             "server": self.server,
             "reproduce": self.reproduce,
@@ -102,6 +107,7 @@ class TrialRunner:
     log: RunLog
     rng: Random
     builds: dict[str, Build] = field(default_factory=dict)
+    layouts: LayoutPool | None = None
     order: int = 0
     #: By benchmark: why its sides cannot run at once.
     apart_reasons: dict[str, str] = field(default_factory=dict)
@@ -132,19 +138,49 @@ class TrialRunner:
         self.order += 1
         return self.order - 1
 
-    def recipe(self, server: ServerProcess, loads: Sequence[SeededBenchmark]) -> dict[str, Any]:
+    def recipe(
+        self, server: ServerProcess, loads: Sequence[SeededBenchmark], layout: Layout | None = None
+    ) -> dict[str, Any]:
         """The commands that repeat by hand the work with this server."""
-        return reproduce.recipe(self.job, loads, server, self.tools.launcher, self.tools.external)
+        commands = reproduce.recipe(self.job, loads, server, self.tools.launcher, self.tools.external)
+        return commands | {"relink": by_hand(self.job.build, layout.seed)} if layout else commands
+
+    def in_layouts(self, benchmark: Benchmark, measure: Callable[[Mapping[str, Layout]], Measured]) -> Measured:
+        """Measures with a fresh layout of each side; without, if the run has none, or none that starts.
+
+        A trial whose layouts do not start is repeated with others. Raises as `measure`.
+        """
+        pool = self.layouts
+        while pool and not pool.refusal:
+            layouts = pool.draw()
+            try:
+                if layouts:
+                    measured = measure(layouts)
+                    pool.failed.clear()
+                    return measured
+            except BenchmarkFailed:
+                if not (broken := pool.leave_out_broken(layouts, benchmark)):
+                    raise
+                self.log.line(MEASURE, f"left out: {'; '.join(broken)}")
+            if pool.refusal:
+                self.log.line(MEASURE, f"measured without random layouts: {pool.refusal}")
+        return measure({})
 
     @contextmanager
     def fresh_server(
-        self, benchmark: Benchmark, side: str, slot: int = 0, beside: ServerProcess | None = None
+        self,
+        benchmark: Benchmark,
+        side: str,
+        slot: int = 0,
+        beside: ServerProcess | None = None,
+        layout: Layout | None = None,
     ) -> Iterator[ServerProcess]:
         """A fresh server of this side's build that answers. Raises as `Launcher.running`.
 
-        `beside`: the server whose network it shares.
+        `beside`: the server whose network it shares. `layout`: measured instead of the plain program.
         """
-        programs = {name: artifact.path for name, artifact in self.builds[side].artifacts.items()}
+        plain = {name: artifact.path for name, artifact in self.builds[side].artifacts.items()}
+        programs = layout.programs if layout else plain
         spec = ServerSpec(capacity.recipe_for(self.job.server, benchmark), benchmark.transport, programs, slot, beside)
         with (
             capacity.open_files(capacity.files_needed(benchmark)),
@@ -199,16 +235,18 @@ class TrialRunner:
         return None if latest in servers else latest
 
 
-def measure_trial(runner: TrialRunner, benchmark: Benchmark, side: str, number: int) -> Trial:
+def measure_trial(
+    runner: TrialRunner, benchmark: Benchmark, side: str, number: int, layout: Layout | None = None
+) -> Trial:
     """One trial of one side. Raises BenchmarkFailed, or what ends the run."""
     runner.check()
     name = f"{runner.name(benchmark, side)}, trial {number + 1}"
     runner.await_quiet(name)
     begin = TrialStart()
     seed = runner.job.seed + number
-    with runner.fresh_server(benchmark, side) as server:
+    with runner.fresh_server(benchmark, side, layout=layout) as server:
         load = runner.run_load(benchmark, server, seed, name)
-        recipe = runner.recipe(server, [(benchmark, seed)])
+        recipe = runner.recipe(server, [(benchmark, seed)], layout)
         metrics = load.metrics | {"peak_rss_bytes": float(server.peak_rss_bytes())}
     trial = Trial(
         number,
@@ -221,6 +259,7 @@ def measure_trial(runner: TrialRunner, benchmark: Benchmark, side: str, number: 
         quiet=load.quiet,
         server=load.server,
         reproduce=recipe,
+        layout=layout.seed if layout else None,
     )
     runner.log.line(MEASURE, f"{name}: {summary_line(trial)}")
     return trial

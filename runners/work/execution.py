@@ -8,13 +8,15 @@ from random import Random
 from typing import Any
 
 from runners import failpoints, traces
-from runners.build import Build, CommitSource
+from runners.build import Artifact, Build, CommitSource
 from runners.build.frozen import frozen_build
-from runners.documents import RESULT_SCHEMA, Benchmark, Job, Side
+from runners.build.layouts import keeping
+from runners.documents import RESULT_SCHEMA, Benchmark, BuildRecipe, Job, Side
 from runners.errors import BenchmarkFailed, NoSpace, OutOfReach, Permanent
 from runners.machine.environment import Environment
 from runners.measuring import callgrind, pairs, profiles, stopping
 from runners.measuring.counting import Counts
+from runners.measuring.layouts import LayoutPool
 from runners.measuring.stopping import StopDecision
 from runners.measuring.tools import Tools
 from runners.measuring.trials import MEASURE, Trial, TrialRunner, measure_trial
@@ -97,6 +99,8 @@ class Execution:
         if self.job.profile:
             profiles.run_profiles(self.runner, self.job.profile, self.show)
             return
+        if self.job.has_layouts:
+            self.runner.layouts = self._layouts()
         with traces.span("measure", benchmarks=len(self.states)):
             self._measure(environment)
         self._show("done", "done", END_S)
@@ -162,15 +166,34 @@ class Execution:
         return linked
 
     def _make(self, side: Side) -> Build:
-        def build() -> Build:
-            source = CommitSource(side.sha, lambda file: self._fetch(side, file), f"{self.job.run}/{self.job.token}")
-            phase = f"build {side.sha}"
-            return self.tools.builder.build(
-                side.side, source, self.job.build, lambda text: self.log.write(phase, text), self.control
-            )
+        if self.job.reason != "canary":
+            return self._made_by(side, self.job.build)
+        store = self.tools.builder.store
+        return frozen_build(store, side, self.job.frozen, lambda: self._made_by(side, self.job.build))
 
-        is_canary = self.job.reason == "canary"
-        return frozen_build(self.tools.builder.store, side, self.job.frozen, build) if is_canary else build()
+    def _made_by(self, side: Side, recipe: BuildRecipe) -> Build:
+        source = CommitSource(side.sha, lambda file: self._fetch(side, file), f"{self.job.run}/{self.job.token}")
+        phase = f"build {side.sha}"
+        return self.tools.builder.build(
+            side.side, source, recipe, lambda text: self.log.write(phase, text), self.control
+        )
+
+    def _layouts(self) -> LayoutPool:
+        """The random layouts of this run. What they are linked from is built first, unless it is in the store."""
+        kept: dict[str, Artifact] = {}
+        refusal = ""
+        for side in self.job.sides:
+            self._show(f"build {side.sha[:12]} for its layouts", "build", self.job.build.timeout_s + END_S)
+            with traces.span("build", side=side.side, sha=side.sha, layouts=True):
+                build = self._made_by(side, keeping(self.job.build))
+            self.control.check()
+            if build.error:
+                self._check_space()
+                refusal = f"{side.side} {side.sha[:12]}, built for them: {build.error}"
+                self.log.line(MEASURE, f"measured without random layouts: {refusal}")
+                break
+            (kept[side.side],) = build.artifacts.values()
+        return LayoutPool(self.job, self.tools, self.control, self.runner.rng, kept, refusal)
 
     def _fetch(self, side: Side, file: Path) -> None:
         self.tools.client.source(self.job.run, side.sha, self.job.token, file)
@@ -256,7 +279,9 @@ class Execution:
         if len(self.job.sides) > 1:
             return pairs.measure_pair(self.runner, benchmark, number)
         side = self.job.sides[0].side
-        return {side: measure_trial(self.runner, benchmark, side, number)}
+        return self.runner.in_layouts(
+            benchmark, lambda layouts: {side: measure_trial(self.runner, benchmark, side, number, layouts.get(side))}
+        )
 
     def _send(self, state: BenchmarkState, environment: Environment) -> None:
         """Sends the measurement of every side."""
@@ -292,6 +317,7 @@ class Execution:
             "benchmark": {"name": state.benchmark.name, "digest": state.benchmark.digest},
             "environment": current.document(),
             "artifacts": {name: artifact.digest for name, artifact in artifacts.items()},
+            "layouts": self.runner.layouts.document() if self.runner.layouts else None,
             "stopping": self._decision(state, side).document(),
             "trials": [trial.document() for trial in state.trials[side.side]],
             **self._once(state.benchmark, side),

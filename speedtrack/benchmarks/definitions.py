@@ -63,6 +63,27 @@ class DefinitionError(Exception):
         self.mistakes = mistakes or [Mistake(None, message)]
 
 
+class LayoutsSection(Strict):
+    """How the programs are linked again with their functions in a random order.
+
+    Either by a ``linker``, for which functions get sections of their own, or by a shell command, ``link``, in the tree
+    of the build, where ``{layout}`` is a number. Pairs measure layouts; ordinary runs do if ``trials`` says so.
+    """
+
+    linker: Literal["", "any", "mold", "lld", "gold", "bfd"] = ""
+    link: str = ""
+    trials: Literal["plain", "layouts"] = "plain"
+
+    @model_validator(mode="after")
+    def one_way(self) -> "LayoutsSection":
+        if bool(self.linker) == bool(self.link):
+            raise ValueError('layouts needs either linker, such as linker = "any", or link: a shell command')
+        check_placeholders("layouts.link", self.link, {"{layout}", "{cores}"})
+        if self.link and "{layout}" not in self.link:
+            raise ValueError("layouts.link needs {layout}: the number that decides on the order of the functions")
+        return self
+
+
 class BuildSection(Strict):
     """How to build the server: a shell command for a fresh source tree, and the files that it must produce.
 
@@ -80,6 +101,7 @@ class BuildSection(Strict):
     dockerfile: str = ""
     dockerfile_network: bool = False
     trust: str = Field("", pattern=TRUST)
+    layouts: LayoutsSection | None = None
 
     @model_validator(mode="after")
     def one_image(self) -> "BuildSection":
@@ -356,6 +378,7 @@ def check_placeholders(key: str, command: str, placeholders: set[str]) -> None:
 
 SECTIONS: dict[str, type[BaseModel]] = {
     "build": BuildSection,
+    "layouts": LayoutsSection,
     "server": ServerSection,
     "benchmark": BenchmarkSection,
     "metrics": MetricSection,

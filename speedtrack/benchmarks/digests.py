@@ -57,8 +57,14 @@ def rate_reference(content: Content, section: Content) -> Content | None:
 
 
 def build_meaning(content: Content) -> Content:
-    """The parts of a stored definition's build section that affect results."""
-    build = {key: value for key, value in content["build"].items() if key not in ("timeout_s", "trust")}
+    """The parts of a stored definition's build section that affect results.
+
+    Layouts that only pairs measure do not affect the points of a line.
+    """
+    without = {"timeout_s", "trust"}
+    if (content["build"].get("layouts") or {}).get("trials") != "layouts":
+        without.add("layouts")
+    build = {key: value for key, value in content["build"].items() if key not in without}
     return canonical_section("build", build | {"artifacts": sorted(build["artifacts"])})
 
 

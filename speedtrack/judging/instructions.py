@@ -40,6 +40,11 @@ class Work:
         return self.judgement is not None and self.judgement.verdict in SAME_WORK
 
     @property
+    def is_changed(self) -> bool:
+        """Return whether the server executes more or fewer instructions."""
+        return self.judgement is not None and not self.is_same
+
+    @property
     def is_time_only(self) -> bool:
         """Return whether the same instructions take other time, as where code lies at other addresses."""
         return self.is_same and takes_time(self.change)

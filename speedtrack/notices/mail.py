@@ -15,6 +15,7 @@ from django.urls import reverse
 from speedtrack.alerts.headlines import Change, DirectionSummary, headline, summaries_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.alerts.pairs import counts
+from speedtrack.judging.layouts import layout_sentences
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.judging.instructions import is_time_only, works_of
@@ -82,6 +83,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
         "restoration": restoration_in_words(list(alert.events.order_by("pk"))),
         "candidates": list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
         "branches": alert.branch_names(),
+        "layouts": layout_sentences(works),
         "function_tables": counts.function_tables(changes),
         "url": settings.URL + reverse("alert", args=[alert.pk]),
         "project_url": settings.URL + reverse("project", args=[alert.project.slug]),

@@ -10,6 +10,7 @@ from pydantic import Field
 from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.pairs import counts
+from speedtrack.judging.layouts import layout_sentences
 from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.triage import CHOICES
@@ -206,6 +207,9 @@ class AlertDetails(AlertDocument):
     which_moved: list[Text] = Field(
         description="by benchmark whose instructions are known: `more instructions`, or `the same instructions, slower`"
     )
+    layouts: list[Text] = Field(
+        description="which changes of time hold over random layouts of the program, and which may be layout"
+    )
     function_tables: list[FunctionTableDocument] = Field(description="of counted changes that were counted again")
     whole_effect: WholeEffectDocument | None = Field(description="null: no single commit is named, or not asked for")
     restoration: Text = Field(
@@ -225,6 +229,7 @@ class AlertDetails(AlertDocument):
             candidates=list(map(CommitDocument.of, list(candidates) or [row.commit])),
             fixed_on=row.branches_fixed()[0] if row.fixed_by_id else [],
             which_moved=sentences_of(works),
+            layouts=layout_sentences(works),
             function_tables=list(map(FunctionTableDocument.of, counts.function_tables(changes))),
             whole_effect=WholeEffectDocument.of(whole) if whole else None,
             restoration=restoration_in_words(events),

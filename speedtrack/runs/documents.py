@@ -319,6 +319,18 @@ class LoadRecipe(RunnerDocument):
     workload: Details | None
 
 
+class BuildByHand(RunnerDocument):
+    command: Word
+    environment: dict[Word, Word] = Field(max_length=1000)
+
+
+class ReportedRelink(RunnerDocument):
+    """The two builds that make a layout: one keeps what the programs are linked from, one links them."""
+
+    keep: BuildByHand
+    link: BuildByHand
+
+
 class ReportedRecipe(RunnerDocument):
     """How to repeat a trial by hand: command lines with placeholders in braces."""
 
@@ -328,6 +340,15 @@ class ReportedRecipe(RunnerDocument):
     server_cpus: CpuList
     driver_cpus: CpuList
     memory_nodes: CpuList
+    relink: ReportedRelink | None = None
+
+
+class ReportedLayouts(RunnerDocument):
+    """The random layouts of a run: their linker, how many were left out, and why there are none (any more)."""
+
+    linker: Text = Field(max_length=40)
+    left_out: Count
+    refusal: Text = Field(max_length=20_000)
 
 
 class ReportedTrial(RunnerDocument):
@@ -338,6 +359,7 @@ class ReportedTrial(RunnerDocument):
     metrics: Metrics = Field(min_length=1)
     flags: list[Flag] = Field(max_length=100)
     pairing: Details | None = None
+    layout: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)] | None = None
     quiet: Details = Field(default_factory=dict)
     server: Details = Field(default_factory=dict)
     reproduce: ReportedRecipe | None = None
@@ -381,6 +403,7 @@ class ResultDocument(Leased):
     benchmark: BenchmarkRef
     environment: ReportedEnvironment
     artifacts: dict[ArtifactName, Digest] = Field(max_length=100)
+    layouts: ReportedLayouts | None = None
     stopping: Stopping | None = None
     trials: list[ReportedTrial] = Field(min_length=1, max_length=1000)
     once: Metrics = Field(default_factory=dict)

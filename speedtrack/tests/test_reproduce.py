@@ -12,13 +12,20 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from speedtrack.benchmarks.definitions import BuildSection
+from speedtrack.benchmarks.definitions import BuildSection, LayoutsSection
 from speedtrack.processes.devstack import BASE_DIR
 from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Result, Run, Status
 from speedtrack.runs.requests import byhand, tracking
 from speedtrack.runs.results import reproduce
 
+# What a runner sends of a trial in the layout of the number 5, of a build section as JSON.
+BY_HAND = """
+import json, sys
+from runners.build.layouts import by_hand
+from runners.documents import BuildRecipe, parse
+print(json.dumps(by_hand(parse(BuildRecipe, json.loads(sys.argv[1]), "build"), 5)))
+"""
 DRIVER = BASE_DIR / "runners" / "driver" / "target" / "release" / "speedbench"
 
 
@@ -99,3 +106,22 @@ def test_a_build_in_a_container_is_a_container_by_hand() -> None:
     assert "image=debian@sha256:0\ndocker run --rm --network none" in reproduce.build_lines(by_image)
     by_text = BuildSection(command="make", artifacts=["kvd"], kind="docker", dockerfile="FROM debian\n")
     assert "docker build --quiet - <<'END_OF_DOCKERFILE'\nFROM debian\n" in reproduce.build_lines(by_text)
+
+
+def test_the_build_of_a_layout_puts_it_in_the_place_of_the_program(tmp_path: Path) -> None:
+    section = BuildSection(command="make -j{cores}", artifacts=["bin/hello"], layouts=LayoutsSection(linker="any"))
+    asked = section.model_dump_json(exclude={"trust"})
+    told = program(tmp_path, sys.executable, "-c", BY_HAND, asked, PYTHONPATH=str(BASE_DIR))
+    room, source = tmp_path / "room", tmp_path / "room" / "source"
+    (source / "bin").mkdir(parents=True)
+    (source / "hello.c").write_text(
+        '#include <stdio.h>\nint f(void) { return 7; }\nint main(void) { printf("%d", f()); }'
+    )
+    (source / "Makefile").write_text("all:\n\tcc -O2 -c hello.c\n\tcc -o bin/hello hello.o\n")
+    script = 'set -eu\nmkdir "$room/home"\ncd "$room/source"\n' + reproduce.build_lines(
+        section, json.loads(told.stdout)
+    )
+    done = program(tmp_path, "bash", "-c", script, room=str(room))
+    assert done.returncode == 0 and "linked by" in done.stderr, done.stderr
+    assert program(tmp_path, str(source / "bin" / "hello")).stdout == "7"
+    assert sorted(path.name for path in room.iterdir()) == ["home", "source"]

@@ -86,6 +86,7 @@ def test_a_fact_that_cannot_be_read_is_unknown(speedbench: Path, tmp_path: Path)
     assert {name for name, value in bare.recorded().items() if value != UNKNOWN} == {
         "hostname_digest",
         "housekeeping_cpus",
+        "layout_linkers",
         "offline_cpus",
         "runner_version",
     }

@@ -1,6 +1,7 @@
 """Counts of instructions: small changes of a nearly noiseless line are found, and settled by counting again."""
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from speedtrack.alerts.lines.effects import smallest_effect
 from speedtrack.alerts.models import Alert, ChangePoint, Verdict
 from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.counts import FunctionCost
+from speedtrack.judging.layouts import layout_sentences
 from speedtrack.alerts.settling import confirm, floors
 from speedtrack.benchmarks.metrics import COUNTED
 from speedtrack.judging import instructions
@@ -26,7 +28,7 @@ from speedtrack.notices.channels.shapes import change_lines
 from speedtrack.notices.models import Outbox, Subscriber
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import subscribed
-from speedtrack.runs.models import Measurement, Reason, Run, Samples, Series
+from speedtrack.runs.models import Measurement, Reason, Result, Run, Samples, Series, Side
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.queue import jobs, queue
 from speedtrack.runs.results import results
@@ -256,6 +258,26 @@ def test_an_alert_says_when_the_same_instructions_take_longer(counting: Counting
     sentences = instructions.sentences_of(instructions.works_of(list(alert.change_points.all())))
     assert len(sentences) >= 1 and all("the same instructions (" in one and "slower" in one for one in sentences)
     assert not any(jobs.is_counted(run) for run in Run.objects.all())
+
+
+@pytest.mark.parametrize(("factor", "doubtful"), [(1.06, True), (1.3, False)])
+def test_an_alert_says_whether_it_holds_over_layouts_or_may_be_one(
+    counting: Counting, factor: float, doubtful: bool, client: Client
+) -> None:
+    counting.world.factors = {counting.world.shas[9]: factor}
+    builders.track(counting.world.repository)
+    counting.until_quiet()
+    alert = Alert.objects.get()
+    changes = list(alert.change_points.all())
+    sentences = layout_sentences(instructions.works_of(changes))
+    assert [one.partition(",")[0] for one in sentences] == ["May be layout"] * doubtful
+
+    paired = Result.objects.filter(attempt__run__base__isnull=False, side=Side.HEAD)
+    paired.update(layouts=12)
+    (sentence,) = layout_sentences(instructions.works_of(changes))
+    assert re.match(r"Holds over (12|24|36|48) layouts of the program: get-p1", sentence)
+    assert sentence in client.get(f"/alerts/{alert.pk}/").content.decode()
+    assert sentence in client.get(f"/api/v1/alerts/{alert.pk}").json()["layouts"]
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.3])

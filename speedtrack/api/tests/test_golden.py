@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
+from django.test import Client
 
-from speedtrack.runs.models import Measurement, Reason, Run, Samples
+from speedtrack.runs.models import Measurement, Reason, Result, Run, Samples
 from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
@@ -39,6 +40,7 @@ artifacts = ["kvd"]
 timeout_s = 300
 environment = { CFLAGS = "-O2" }
 trust = "kvd"
+layouts = { linker = "any" }
 [server]
 command = "{artifact:kvd} --port {port} --unixsocket {socket} --dir {data}"
 protocol = "resp"
@@ -85,6 +87,24 @@ def test_a_paired_job_has_the_keys_and_types_of_the_golden_job(tracked: Tracked,
     assert job["sides"] == [{"side": "base", "sha": old.commit.sha}, {"side": "head", "sha": new.commit.sha}]
     assert (job["reason"], job["trials"]) == ("confirm", 9)
     assert {key: type(value) for key, value in job.items()} == {k: type(v) for k, v in golden("job.v3").items()}
+
+
+def test_the_layouts_of_a_result_are_stored_and_their_absence_is_shown(
+    runner: Runner, job: dict[str, Any], client: Client
+) -> None:
+    result = golden("result.v1")
+    result |= {"token": job["token"], "sha": job["sides"][0]["sha"]}
+    result["benchmark"] = {key: job["benchmarks"][0][key] for key in ("name", "digest")}
+    for number, trial in enumerate(result["trials"]):
+        trial["layout"] = 77 + number
+    result["layouts"] = {"linker": "mold", "left_out": 1, "refusal": "no layout of head starts: it ended at once"}
+    assert runner.post(f"runs/{job['run']}/measurement", result).status_code == 200
+    stored = Result.objects.get()
+    assert stored.layouts == len(result["trials"])
+    assert [trial["layout"] for trial in stored.unpacked()] == [77 + n for n in range(stored.layouts)]
+    page = client.get(f"/runs/{job['run']}/").content.decode()
+    assert "without random layouts" in page and "no layout of head starts: it ended at once." in page
+    assert runner.post(f"runs/{job['run']}/measurement", result).status_code == 200, "the same again changes nothing"
 
 
 def test_the_golden_result_is_accepted_for_a_run(runner: Runner, job: dict[str, Any]) -> None:

@@ -84,6 +84,7 @@ def digests(text: str) -> dict[str, str]:
         ('artifacts = ["kvd"]', 'artifacts = ["kvd", "more"]'),
         ('protocol = "resp"', 'protocol = "resp"\ncores = 2'),
         ("[server]", 'environment = { CFLAGS = "-O3" }\n[server]'),
+        ("[server]", 'layouts = { linker = "any", trials = "layouts" }\n[server]'),
     ],
 )
 def test_what_changes_the_meaning_changes_the_digest(old: str, new: str) -> None:
@@ -98,6 +99,7 @@ def test_what_changes_the_meaning_changes_the_digest(old: str, new: str) -> None
         ('name = "tiny"', 'name = "small"'),
         ("trials = 5", "trials = 50"),
         ("[server]", "timeout_s = 5\n[server]"),
+        ("[server]", 'layouts = { linker = "any" }\n[server]'),
         ('protocol = "resp"', 'protocol = "resp"\nready_timeout_s = 3\ncores = 1'),
         ("smallest_effect = 0.03", "smallest_effect = 0.3"),
         ("hit_rate = 1.0", "hit_rate = 1"),

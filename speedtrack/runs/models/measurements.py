@@ -150,6 +150,8 @@ class Result(models.Model):
     stopping = models.JSONField(null=True, help_text="why its trials ended: docs/result-format.md")
     repeatable = models.BooleanField(help_text="its first trial has the recipe with which it is repeated by hand")
     documents = models.BinaryField(null=True, help_text="of its trials (packing.py); null once they are deleted")
+    layouts = models.SmallIntegerField(db_default=0, help_text="how many random layouts its trials measured")
+    no_layouts = models.TextField(db_default="", help_text="why its suite's layouts were not measured, if so")
 
     class Meta:
         constraints: ClassVar = [
@@ -159,7 +161,8 @@ class Result(models.Model):
     def unpacked(self) -> Iterator[dict[str, Any]]:
         """What each trial reported about itself, with its number as ``trial``. Keys with empty values are absent.
 
-        ``pairing``: its block, slot and slices, if both servers ran at the same time. ``quiet``: readings of the quiet
+        ``pairing``: its block, slot and slices, if both servers ran at the same time. ``layout``: the seed of the order
+        of its program's functions. ``quiet``: readings of the quiet
         gate. ``server``: its resource usage, and the growth of its counters. ``reproduce``: how to repeat the trial by
         hand. ``driver``: the driver's whole document.
         """

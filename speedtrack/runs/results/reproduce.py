@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from pathlib import PurePosixPath
+from typing import Any
 
 from speedtrack.benchmarks.definitions import BuildSection, Definition
 from speedtrack.benchmarks.storing import definition_of
@@ -90,7 +91,7 @@ def script_of(run: Run, result: Result, definition: Definition) -> str:
         sha=commit.sha,
         server_cpus=recipe["server_cpus"],
         driver_cpus=recipe["driver_cpus"],
-        build=build_lines(definition.build),
+        build=build_lines(definition.build, recipe.get("relink")),
         memory_nodes=recipe["memory_nodes"],
         padding_bytes=recipe["padding_bytes"],
         server=quote_words(recipe["server"], variables),
@@ -99,7 +100,29 @@ def script_of(run: Run, result: Result, definition: Definition) -> str:
     )
 
 
-def build_lines(section: BuildSection) -> str:
+def build_lines(section: BuildSection, relink: dict[str, Any] | None = None) -> str:
+    """The shell lines of the build; with ``relink`` they put a random layout in the place of its programs."""
+    if relink is None:
+        return one_build(section)
+    keep, link = (section.model_copy(update=relink[step]) for step in ("keep", "link"))
+    seed = link.environment["layouts"]
+    moves = [
+        f'mv {shlex.quote(f"{PurePosixPath(path).name}.{seed}")} "$room/built"/{shlex.quote(path)}'
+        for path in section.artifacts
+    ]
+    steps = [
+        one_build(keep),
+        f"\n# Its programs, linked again with their functions in the order that belongs to the number {seed}",
+        'mv "$room/source" "$room/built" && mkdir "$room/source" && cd "$room/source"',
+        'tar -xf "$room/built/.layouts/kept.tar"',
+        one_build(link),
+        *moves,
+        'cd "$room" && rm -r "$room/source" && mv "$room/built" "$room/source"',
+    ]
+    return "\n".join(steps)
+
+
+def one_build(section: BuildSection) -> str:
     command = quote_word(section.command, PLACES)
     if section.kind == "host":
         pairs = "".join(f"{shlex.quote(f'{name}={value}')} " for name, value in section.environment.items())

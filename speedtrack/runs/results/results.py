@@ -63,8 +63,9 @@ SELECT a.id, statement_timestamp() + %(ahead)s, e.id, r.id, (
 # The document with its trials, measurements and samples. Arrays of arrays would need equal lengths, so they are texts.
 STORED = """
 WITH result AS (
-    INSERT INTO runs_result (attempt_id, benchmark_id, side, stopping, repeatable, documents)
-    VALUES (%(attempt)s, %(benchmark)s, %(side)s, %(stopping)s, %(repeatable)s, %(documents)s)
+    INSERT INTO runs_result (attempt_id, benchmark_id, side, stopping, repeatable, documents, layouts, no_layouts)
+    VALUES (%(attempt)s, %(benchmark)s, %(side)s, %(stopping)s, %(repeatable)s, %(documents)s, %(layouts)s,
+            %(no_layouts)s)
     RETURNING id
 ), trials AS (
     INSERT INTO runs_trial (result_id, number, "order", started_at, seconds, flags)
@@ -226,8 +227,9 @@ def trial_columns(t: ReportedTrial) -> tuple[int, int, datetime, float, list[str
 def trial_document(t: ReportedTrial) -> dict[str, Any]:
     """The part of a trial that is stored in the packed document instead of its row."""
     document = {"trial": t.trial, "pairing": t.pairing, "quiet": t.quiet, "server": t.server, "driver": t.driver}
+    document["layout"] = t.layout
     if t.reproduce:
-        document["reproduce"] = t.reproduce.model_dump()
+        document["reproduce"] = t.reproduce.model_dump(exclude_none=True)
     return {key: value for key, value in document.items() if value or key == "trial"}
 
 
@@ -250,6 +252,8 @@ def store(rows: DocumentRows, result: ResultDocument, samples: Mapping[str, Metr
         "stopping": Jsonb(ended) if (ended := result.how_it_ended()) else None,
         "repeatable": trials[0].trial == 0 and trials[0].reproduce is not None,
         "documents": packing.pack(documents),
+        "layouts": len({t.layout for t in trials if t.layout}),
+        "no_layouts": result.layouts.refusal if result.layouts else "",
         "numbers": list(numbers),
         "orders": list(orders),
         "starts": list(starts),

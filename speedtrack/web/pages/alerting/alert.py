@@ -16,6 +16,7 @@ from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, NoiseFloor, Verdict
 from speedtrack.alerts.pairs import counts, pairing
 from speedtrack.alerts.pairs.counts import FunctionTable
+from speedtrack.judging.layouts import layout_sentences
 from speedtrack.alerts.pairs.sizes import is_part_of
 from speedtrack.alerts.triage import muting, triage
 from speedtrack.alerts.triage.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
@@ -94,6 +95,7 @@ class AlertPage:
     not_fixed_on: list[str]
     which_moved: list[str]
     is_time_only: bool
+    layouts: list[str]
     function_tables: list[FunctionTable]
     narrowing: Narrowing | None
     people: list[User] = field(default_factory=list)
@@ -185,6 +187,7 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
         whole=whole,
         which_moved=sentences_of(works),
         is_time_only=is_time_only(works),
+        layouts=layout_sentences(works),
         function_tables=counts.function_tables(points),
         narrowing=narrowed(alert, path, worst) if worst else None,
         people=list(triage.assignable(alert)[:200]) if can_decide else [],

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.runs.models import Attempt, Run, Status
+from speedtrack.runs.models import Attempt, Result, Run, Status
 from speedtrack.web.help import TERMS
 from speedtrack.web.pages.running.phases import TrialRow
 
@@ -57,6 +57,13 @@ def out_of_reach(attempt: Attempt | None) -> list[Fault]:
     reasons = attempt.out_of_reach if attempt else {}
     remedy = "The other benchmarks were measured: the run did not fail."
     return [Fault(f"{name}: out of reach", "", f"{reason}.", remedy) for name, reason in reasons.items()]
+
+
+def without_layouts(results: Iterable[Result]) -> list[Fault]:
+    """Why random layouts that the suite has were not measured, each reason once."""
+    reasons = dict.fromkeys(result.no_layouts for result in results if result.no_layouts)
+    remedy = "The plain programs were measured: the run did not fail."
+    return [Fault("without random layouts", "", f"{reason}.", remedy) for reason in reasons]
 
 
 def flag_fault(flag: str, count: int, trials: int) -> Fault:

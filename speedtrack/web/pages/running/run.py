@@ -33,7 +33,7 @@ from speedtrack.runs.results.logs import Line
 from speedtrack.runs.scheduling import states
 from speedtrack.web.pages.running.duels import Duel
 from speedtrack.web.pages.running.facts import FactGroups
-from speedtrack.web.pages.running.faults import Fault, faults_of, out_of_reach
+from speedtrack.web.pages.running.faults import Fault, faults_of, out_of_reach, without_layouts
 from speedtrack.web.pages.running.live import stream_of_run
 from speedtrack.web.pages.running.phases import (
     MeasurementRow,
@@ -189,6 +189,7 @@ def load(pk: int, access: Access) -> RunPage:
         of_machine=of_machine,
         faults=[
             *out_of_reach(attempt),
+            *without_layouts(results),
             *faults_of(run, trials, (flag for row in measurements for flag in row.flags)),
         ],
         scripts=scripts,
