@@ -77,10 +77,7 @@ function card(one: Pinned, { addresses, unpin, notes }: CardActions): HTMLElemen
   const linked = links(one, values, addresses);
   made.append(linked);
   if (notes?.project === project && stop.path === 0) {
-    const button = element("button", "plain annotate", "Annotate");
-    button.type = "button";
-    button.addEventListener("click", () => notes.open(sha, made));
-    linked.append(button);
+    linked.append(notes.openerOf(sha));
     made.append(notes.formOf(sha) ?? "");
   }
   return made;

@@ -1,11 +1,13 @@
 // Notes written in the cards of commits: saved, and shown at once, without leaving the page.
 import type { Note } from "../timeline/document";
+import { element } from "./dom";
 
 export type SavedNote = Omit<Note, "at">;
 
 /** The forms of the commits of one project, by hash: a card is drawn again and again, its form and draft stay. */
 export class Notes {
   private readonly forms = new Map<string, HTMLFormElement>();
+  private readonly openers = new Map<string, HTMLButtonElement>();
 
   /** `pattern`: the form that the page has for those who may annotate. */
   constructor(
@@ -22,7 +24,18 @@ export class Notes {
     return this.forms.get(sha) ?? null;
   }
 
-  open(sha: string, card: HTMLElement): void {
+  /** The button that opens the form of a commit: always the same one, so that it can keep the focus. */
+  openerOf(sha: string): HTMLButtonElement {
+    const known = this.openers.get(sha);
+    if (known) return known;
+    const button = element("button", "plain annotate", "Annotate");
+    button.type = "button";
+    button.addEventListener("click", () => this.open(sha, button.closest<HTMLElement>(".pin")!));
+    this.openers.set(sha, button);
+    return button;
+  }
+
+  private open(sha: string, card: HTMLElement): void {
     const form = this.forms.get(sha) ?? this.make(sha);
     this.forms.set(sha, form);
     card.append(form);
