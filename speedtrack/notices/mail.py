@@ -15,10 +15,10 @@ from django.urls import reverse
 from speedtrack.alerts.headlines import Change, DirectionSummary, headline, summaries_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.alerts.pairs import counts
-from speedtrack.judging.layouts import layout_sentences
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.judging.instructions import is_time_only, works_of
+from speedtrack.judging.layouts import layout_sentences
 from speedtrack.judging.whole import whole_effect_of
 from speedtrack.notices import seeing, subscribing
 from speedtrack.notices.errors import PermanentFailure

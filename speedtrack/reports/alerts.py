@@ -10,11 +10,11 @@ from pydantic import Field
 from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.pairs import counts
-from speedtrack.judging.layouts import layout_sentences
 from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.triage import CHOICES
 from speedtrack.judging.instructions import Work, is_time_only, sentences_of, works_of
+from speedtrack.judging.layouts import layout_sentences
 from speedtrack.judging.verdicts import look_of_change, sign_of_change, way_of, words_of
 from speedtrack.judging.whole import whole_effect_of
 from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Whole

@@ -18,10 +18,10 @@ from speedtrack.alerts.lines.effects import smallest_effect
 from speedtrack.alerts.models import Alert, ChangePoint, Verdict
 from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.counts import FunctionCost
-from speedtrack.judging.layouts import layout_sentences
 from speedtrack.alerts.settling import confirm, floors
 from speedtrack.benchmarks.metrics import COUNTED
 from speedtrack.judging import instructions
+from speedtrack.judging.layouts import layout_sentences
 from speedtrack.notices import mail
 from speedtrack.notices.channels.document import message_of
 from speedtrack.notices.channels.shapes import change_lines

@@ -16,13 +16,13 @@ from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, NoiseFloor, Verdict
 from speedtrack.alerts.pairs import counts, pairing
 from speedtrack.alerts.pairs.counts import FunctionTable
-from speedtrack.judging.layouts import layout_sentences
 from speedtrack.alerts.pairs.sizes import is_part_of
 from speedtrack.alerts.triage import muting, triage
 from speedtrack.alerts.triage.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
 from speedtrack.alerts.triage.triage import CHOICES
 from speedtrack.benchmarks import numbers
 from speedtrack.judging.instructions import Work, is_time_only, sentences_of, works_of
+from speedtrack.judging.layouts import layout_sentences
 from speedtrack.judging.whole import WholeEffect, whole_effect_of
 from speedtrack.projects.models import Commit
 from speedtrack.reports import alerts as reports
