@@ -20,7 +20,7 @@ from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Machine, Run
 from speedtrack.web.requests.permissions import RULES, Need
-from speedtrack.web.tests.world import World, html_of, inhabited
+from speedtrack.web.tests.world import CPU, World, html_of, inhabited
 
 TRIAGER, MAINTAINER, OWNER, OPERATOR = Role.TRIAGER, Role.MAINTAINER, Role.OWNER, Need.OPERATOR
 #: What each change needs, written down a second time: whoever adds an address decides twice.
@@ -60,7 +60,7 @@ def address_of(name: str, made: World) -> str:
     pk = by_name.get(name.partition("-")[0], 1)
     machine = made.machines[0].name if name.startswith("machine") else "tiny"
     words = {"slug": "kvd", "pk": pk, "name": machine, "number": 1, "code": code, "action": "pause", "kind": "webhook"}
-    words |= {"form": "json", "benchmark": "get-p1", "token": "t"}
+    words |= {"form": "json", "benchmark": "get-p1", "metric": CPU, "token": "t"}
     parts = re.findall(r"<\w+:(\w+)>", ROUTES[name])
     return reverse(name, kwargs={part: words[part] for part in parts})
 
