@@ -17,14 +17,15 @@ from speedtrack.projects.releases import version_of
 from speedtrack.reports.readings.choices import machines_of, named_or_default
 
 LONGEST_NAME = 250  # as Branch.name and Tag.name
-HASH = re.compile(r"[0-9a-f]{7,64}")
+HASH = re.compile(r"[0-9a-f]{6,64}")
+WHOLE = 40  # digits of a commit id; more of a repository with SHA-256
 SUGGESTED = 400  # names in the list of the form
 RECENT, LONGEST_SUBJECT = 20, 60  # commits in that list, and characters of their subjects
 TRIED_RELEASES = 5  # the newest ones, of which the newest that was measured is the usual base
 REACH = 500  # commits that are searched for a measured one
 IS_MEASURED = lines.sql("EXISTS (SELECT FROM runs_measurement m WHERE m.commit_id = p.commit_id AND IS_POINT)")
 
-# A tag comes before a branch of the same name, and both before a hash. A branch stands for its newest measured commit.
+# A whole commit id comes first, then a tag (as for git), a branch of that name, and the beginning of an id. A branch stands for its newest measured commit.
 NAMED = f"""
       WITH asked AS (
         SELECT * FROM unnest(%(projects)s::bigint[], %(names)s::text[], %(hashes)s::text[])
@@ -46,7 +47,7 @@ NAMED = f"""
       ORDER BY p.number DESC LIMIT 1) near ON true
      WHERE b.head_id IS NOT NULL
  UNION ALL
-    SELECT a.place, 3, c.id, 0
+    SELECT a.place, CASE WHEN length(a.hash) >= {WHOLE} THEN 0 ELSE 3 END, c.id, 0
       FROM asked a
       JOIN projects_commit c ON c.project_id = a.project_id AND c.sha >= a.hash AND c.sha < a.hash || 'g'
      WHERE a.hash <> ''

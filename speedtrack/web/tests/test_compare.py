@@ -143,6 +143,15 @@ def test_names_that_are_no_commit_are_refused_in_a_sentence(client: Client, kvd:
         assert len(page) < 4000
 
 
+def test_a_name_means_the_same_commit_on_the_page_and_in_the_api(client: Client, kvd: World) -> None:
+    """A whole commit id, else a tag, else a branch (as for git), else the beginning of an id."""
+    for name, sha in {"main": kvd.shas[1], kvd.shas[2]: kvd.shas[0]}.items():
+        Tag.objects.create(project=kvd.project, name=name, sha=sha)
+    for name, sha in {"main": kvd.shas[1], kvd.shas[2]: kvd.shas[2], kvd.shas[0][:6]: kvd.shas[0]}.items():
+        assert document(client, base=name, head=kvd.shas[3])["base"] == sha
+        assert client.get(f"/api/v1/projects/kvd/commits/{name}").json()["sha"] == sha
+
+
 def test_other_bad_input_is_refused_in_a_sentence(client: Client, kvd: World) -> None:
     for key in ("metric", "verdict", "machine", "base_machine", "base_project", "benchmark"):
         assert client.get("/p/kvd/compare/", ends(kvd, 0, 3) | {key: "x9"}).status_code == 404, key

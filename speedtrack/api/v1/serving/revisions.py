@@ -1,36 +1,32 @@
 """Find the commit that a name means.
 
-A branch stands for its head, a tag for its commit, hexadecimal digits for an id.
+A tag stands for its commit, a branch for its head, hexadecimal digits for an id.
 """
-
-import re
 
 from django.http import Http404
 
 from speedtrack.api.v1.serving.refusals import Invalid
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
-
-HASH = re.compile(r"[0-9a-f]{6,64}")
-WHOLE = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-LONGEST = 250
+from speedtrack.reports.readings.sides import HASH, LONGEST_NAME, WHOLE
 
 
 def commit_named(project: Project, name: str) -> Commit:
     """The commit that a name means. Raises Http404.
 
-    A whole commit id means that commit, also where a branch or a tag is called so.
+    A whole commit id means that commit, also where a branch or a tag is called so; a tag comes before a branch.
     """
-    if WHOLE.fullmatch(name.lower()):
-        return commit_beginning(project, name.lower())
-    if len(name) <= LONGEST:
-        branch = Branch.objects.filter(project=project, name=name).select_related("head").first()
-        if branch and branch.head:
-            return branch.head
+    digits = name.lower() if HASH.fullmatch(name.lower()) else ""
+    if len(digits) >= WHOLE:
+        return commit_beginning(project, digits)
+    if len(name) <= LONGEST_NAME:
         tagged = Tag.objects.filter(project=project, name=name).values("sha")
         if commit := Commit.objects.filter(project=project, sha__in=tagged).first():
             return commit
-        if HASH.fullmatch(name.lower()):
-            return commit_beginning(project, name.lower())
+        branch = Branch.objects.filter(project=project, name=name).select_related("head").first()
+        if branch and branch.head:
+            return branch.head
+        if digits:
+            return commit_beginning(project, digits)
     raise Http404(f"{project.slug} has no branch, tag or commit {name[:100]!r}.")
 
 
