@@ -77,7 +77,7 @@ def machine_step(project: Project) -> FirstStep:
         return FirstStep(
             "waits",
             "No machine measures yet: nothing starts before there is one.",
-            reverse("machine-settings"),
+            reverse("machines"),
             "Add one",
         )
     running = Run.objects.active().filter(machine__in=machines).select_related("machine", "project").first()
