@@ -74,12 +74,7 @@ def run_steps(project: Project) -> list[FirstStep]:
 def machine_step(project: Project) -> FirstStep:
     machines = list(project.machines.defer("facts").order_by("name"))
     if not machines:
-        return FirstStep(
-            "waits",
-            "No machine measures yet: nothing starts before there is one.",
-            reverse("machines"),
-            "Add one",
-        )
+        return FirstStep("waits", "No machine measures yet: nothing starts before there is one.")
     running = Run.objects.active().filter(machine__in=machines).select_related("machine", "project").first()
     if running and running.project_id == project.pk:
         sentence = f"{running.machine} measures the first run."
