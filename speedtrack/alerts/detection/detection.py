@@ -20,8 +20,7 @@ from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.observing import failpoints
 from speedtrack.runs.models import Series
 from speedtrack.stats.changes.changepoint import DEFAULT, Point, Shift, suspect_shifts
-from speedtrack.stats.changes.history import DEFAULT as DECISIVE
-from speedtrack.stats.changes.history import SUSPICIOUS, HistoryVerdict, history_verdicts
+from speedtrack.stats.changes.history import HistoryVerdict, history_verdicts
 
 Status = ChangePoint.Status
 
@@ -147,13 +146,11 @@ def verdicts_at_new(
 ) -> list[HistoryVerdict]:
     """The verdicts of the line's history at its new points. ``decisive``: nothing can be measured again.
 
-    Then all new points are judged, and a reported change stays a boundary even if a person called it invalid. Else a
-    verdict only raises a suspicion, so less is enough.
+    Then all new points are judged, and a reported change stays a boundary even if a person called it invalid.
     """
     first = min(window.new) if decisive else max(min(window.new), len(points) - MOST_JUDGED)
     levels = [change.last for change in changes if change.begins_level or (decisive and change.is_reported)]
-    strictness = DECISIVE if decisive else SUSPICIOUS
-    return history_verdicts(points, smallest_effect=effect, settled=levels, since=first, strictness=strictness)
+    return history_verdicts(points, smallest_effect=effect, settled=levels, since=first)
 
 
 def update_suspicions(window: Window, changes: list[KnownChange], shifts: Sequence[Shift]) -> bool:

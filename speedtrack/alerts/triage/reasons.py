@@ -15,7 +15,7 @@ from speedtrack.runs.models import Series
 from speedtrack.stats.changes import explain
 from speedtrack.stats.changes.changepoint import DEFAULT, NEAR, Point
 from speedtrack.stats.changes.explain import Limit, WindowEvidence
-from speedtrack.stats.changes.history import SUSPICIOUS, HistoryVerdict, history_verdicts
+from speedtrack.stats.changes.history import HistoryVerdict, history_verdicts
 
 AROUND = 240  # measured commits before a place that explain it
 AFTER = 64
@@ -97,9 +97,7 @@ def why_of(evidence: PlaceEvidence) -> Why:
     reason, index, since = evidence.reason, evidence.index, evidence.since
     if reason is None:
         return Why(False, "it is the first point of its level: there is nothing to compare it with", [])
-    at_place = history_verdicts(
-        evidence.trials, smallest_effect=evidence.effect, settled=[since], since=index, strictness=SUSPICIOUS
-    )
+    at_place = history_verdicts(evidence.trials, smallest_effect=evidence.effect, settled=[since], since=index)
     history = next((verdict for verdict in at_place if abs(verdict.index - index) <= NEAR), None)
     sentences = [judgement(reason), *([history_in_words(history)] if history and not reason.suspicious else [])]
     steps = [step for cp in evidence.changes for step in steps_of(cp)]

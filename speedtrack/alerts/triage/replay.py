@@ -19,7 +19,7 @@ from speedtrack.projects.models import Branch, Position, Project
 from speedtrack.runs.models import Series
 from speedtrack.stats.changes import explain
 from speedtrack.stats.changes.changepoint import Point, Shift, suspect_shifts
-from speedtrack.stats.changes.history import SUSPICIOUS, history_verdicts
+from speedtrack.stats.changes.history import history_verdicts
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 NEARLY = 0.7  # of the threshold: such places are listed too, with the reason why they were not suspected
@@ -109,7 +109,7 @@ def shift_entries(line: WholeLine) -> Iterator[ReplayEntry]:
 def history_entries(line: WholeLine) -> Iterator[ReplayEntry]:
     """What the history of the line shows where no shift stands out."""
     starts = [shift.index for shift in line.shifts]
-    for verdict in history_verdicts(line.points, smallest_effect=line.effect, settled=starts, strictness=SUSPICIOUS):
+    for verdict in history_verdicts(line.points, smallest_effect=line.effect, settled=starts):
         if not any(verdict.may_be_at(start) for start in starts):
             yield line.suspected(verdict.seen, verdict.index, reasons.history_in_words(verdict))
 

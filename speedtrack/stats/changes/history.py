@@ -52,7 +52,6 @@ BASE = 40  # points before a split that define the level from which visits start
 CLIP = 3.0  # standard deviations to which outliers are clipped
 QUICK = 20  # points after a split, from which on its index must be certain
 DEFAULT = Strictness()
-SUSPICIOUS = Strictness(gain=1.7, steady=3.6, clear=1.3, wide=12)  # where pairs, not the history, decide
 
 
 @dataclass(frozen=True)
@@ -96,18 +95,12 @@ class _Noise(NamedTuple):
 
 
 def history_verdicts(
-    points: Sequence[Point],
-    *,
-    smallest_effect: float,
-    settled: Iterable[int] = (),
-    since: int = 0,
-    strictness: Strictness = DEFAULT,
+    points: Sequence[Point], *, smallest_effect: float, settled: Iterable[int] = (), since: int = 0
 ) -> list[HistoryVerdict]:
     """The changes shown by the arrival of the points from ``since`` on, in the order in which they were seen.
 
     ``settled``: indices of known changes; each is a fixed boundary, and points before the newest one are not judged
-    again. Fewer than eleven points have no verdict. ``strictness``: `SUSPICIOUS` where a verdict only raises a
-    suspicion.
+    again. Fewer than eleven points have no verdict.
     """
     if not points:
         return []
@@ -116,41 +109,34 @@ def history_verdicts(
     boundaries, verdicts = sorted(settled), list[HistoryVerdict]()
     for arrival in range(since, len(points)):
         start = max([verdicts[-1].index if verdicts else 0, *[index for index in boundaries if index <= arrival]])
-        verdict = newest_verdict(level[: arrival + 1], start, scale, smallest_effect, strictness)
+        verdict = newest_verdict(level[: arrival + 1], start, scale, smallest_effect)
         if verdict is not None:
             verdicts.append(verdict)
     return verdicts
 
 
-def newest_verdict(
-    level: Array, start: int, scale: Scale, smallest_effect: float, strictness: Strictness
-) -> HistoryVerdict | None:
+def newest_verdict(level: Array, start: int, scale: Scale, smallest_effect: float) -> HistoryVerdict | None:
     """The change since ``start`` that the newest point shows, if any. ``level``: the points so far on the scale.
 
     Only the last `Strictness.window` points are examined, so the cost of a point does not grow with the series.
     """
-    begin = max(start, len(level) - strictness.window)
+    begin = max(start, len(level) - DEFAULT.window)
     recent = level[begin:]
     effect = scale.effect(smallest_effect)
-    if len(recent) < strictness.before + strictness.after:
+    if len(recent) < DEFAULT.before + DEFAULT.after:
         return None
-    split = best_split(recent, effect, strictness)
-    if split.gain < _least(len(recent), split.scatter, strictness):
+    split = best_split(recent, effect)
+    if split.gain < _least(len(recent), split.scatter):
         return None
     old, new = recent[max(0, split.at - OLD) : split.at], recent[split.at :]
     delta = float(np.median(new) - np.median(old))
     noise = noise_about(recent, split.at)
-    score = _score(split, noise, delta, len(recent), strictness)
-    certain = split.at - split.first <= strictness.wide and split.last - split.at <= strictness.wide
+    score = _score(split, noise, delta, len(recent))
+    certain = split.at - split.first <= DEFAULT.wide and split.last - split.at <= DEFAULT.wide
     quick = len(new) < QUICK and score.quick >= 1
-    if (
-        abs(delta) < effect
-        or max(score) < 1
-        or not (quick or certain)
-        or _agreement(old, new, delta) < strictness.agree
-    ):
+    if abs(delta) < effect or max(score) < 1 or not (quick or certain) or _agreement(old, new, delta) < DEFAULT.agree:
         return None
-    if _is_visit(level, begin + split.at, strictness):
+    if _is_visit(level, begin + split.at):
         return None
     error = noise.sigma * math.sqrt(math.pi / 2 * (1 / len(old) + 1 / len(new)))
     low, ratio, high = (scale.ratio(delta + side * 1.96 * error) for side in (-1, 0, 1))
@@ -158,20 +144,20 @@ def newest_verdict(
     return HistoryVerdict(*indices, ratio, low, high, max(score), len(level) - 1)
 
 
-def best_split(recent: Array, effect: float, strictness: Strictness = DEFAULT) -> _Split:
+def best_split(recent: Array, effect: float) -> _Split:
     """The split with the largest gain: by the kernel, how much more points resemble their side than all points."""
     n = len(recent)
     lag = MAD_TO_SIGMA * float(np.median(np.abs(np.diff(recent)))) / math.sqrt(2)
-    width = max(strictness.bandwidth * lag, effect / 4, 1e-12)
+    width = max(DEFAULT.bandwidth * lag, effect / 4, 1e-12)
     alike = np.exp(-(((recent[:, None] - recent[None, :]) / width) ** 2) / 2)
     rows = np.concatenate([[0.0], np.cumsum(alike.sum(axis=1))])
     head = np.concatenate([[0.0], np.cumsum(1 + 2 * np.tril(alike, -1).sum(axis=1))])  # sum of alike[:t, :t]
-    splits = np.arange(strictness.before, n - strictness.after + 1)
+    splits = np.arange(DEFAULT.before, n - DEFAULT.after + 1)
     tail = rows[n] - 2 * rows[splits] + head[splits]
     within = head[splits] / splits + tail / (n - splits)
     gains = within - rows[n] / n
     best = int(np.argmax(gains))
-    near = splits[gains > gains[best] - strictness.place]
+    near = splits[gains > gains[best] - DEFAULT.place]
     return _Split(
         int(splits[best]), float(gains[best]), int(near[0]), int(near[-1]), max(0.0, 1 - float(within[best]) / n)
     )
@@ -195,20 +181,20 @@ class _Score(NamedTuple):
     steady: float
 
 
-def _least(n: int, scatter: float, strictness: Strictness) -> float:
+def _least(n: int, scatter: float) -> float:
     """The limit that the gain of every split must exceed, whatever its noise."""
-    return min(strictness.gain, strictness.steady * scatter) * math.log(max(n, strictness.fewest))
+    return min(DEFAULT.gain, DEFAULT.steady * scatter) * math.log(max(n, DEFAULT.fewest))
 
 
-def _score(split: _Split, noise: _Noise, delta: float, n: int, strictness: Strictness) -> _Score:
-    points = math.log(max(n, strictness.fewest))
-    serial = 1 + strictness.serial[1] * max(0.0, noise.serial - strictness.serial[0])
-    blocks = 1 + strictness.blocks[1] * max(0.0, noise.blocks - strictness.blocks[0])
-    quick = split.gain / (strictness.gain * points * serial * blocks)
-    slowly = max(1.0, noise.blocks) ** strictness.slow
-    steady = split.gain / max(strictness.steady * points * split.scatter * slowly * serial, 1e-12)
-    long_enough = split.at >= strictness.steady_sides[0] and n - split.at >= strictness.steady_sides[1]
-    return _Score(quick if abs(delta) >= strictness.clear * noise.sigma else 0.0, steady if long_enough else 0.0)
+def _score(split: _Split, noise: _Noise, delta: float, n: int) -> _Score:
+    points = math.log(max(n, DEFAULT.fewest))
+    serial = 1 + DEFAULT.serial[1] * max(0.0, noise.serial - DEFAULT.serial[0])
+    blocks = 1 + DEFAULT.blocks[1] * max(0.0, noise.blocks - DEFAULT.blocks[0])
+    quick = split.gain / (DEFAULT.gain * points * serial * blocks)
+    slowly = max(1.0, noise.blocks) ** DEFAULT.slow
+    steady = split.gain / max(DEFAULT.steady * points * split.scatter * slowly * serial, 1e-12)
+    long_enough = split.at >= DEFAULT.steady_sides[0] and n - split.at >= DEFAULT.steady_sides[1]
+    return _Score(quick if abs(delta) >= DEFAULT.clear * noise.sigma else 0.0, steady if long_enough else 0.0)
 
 
 def _agreement(old: Array, new: Array, delta: float) -> float:
@@ -216,16 +202,16 @@ def _agreement(old: Array, new: Array, delta: float) -> float:
     return float(((new[:, None] - old[None, :]) * delta > 0).mean())
 
 
-def _is_visit(level: Array, at: int, strictness: Strictness) -> bool:
+def _is_visit(level: Array, at: int) -> bool:
     """Return whether the new level is a mode: visited at least twice before, for about as long as it has lasted."""
-    past = level[max(0, at - strictness.memory) : at]
+    past = level[max(0, at - DEFAULT.memory) : at]
     new, base = float(np.median(level[at:])), float(np.median(past[-BASE:]))
     beyond = ((past - (new + base) / 2) * (new - base) > 0).astype(int)
     steady = np.concatenate([beyond[:1], beyond[:-2] + beyond[1:-1] + beyond[2:] >= 2, beyond[-1:]]).astype(int)
     turns = np.flatnonzero(np.diff(np.concatenate([[0], steady, [0]])))
     visits = turns[1::2] - turns[::2]
     visits = visits[visits > 1]
-    times, cap = strictness.outlast
+    times, cap = DEFAULT.outlast
     return len(visits) > 1 and len(level) - at <= min(cap, times * int(visits.max()))
 
 
