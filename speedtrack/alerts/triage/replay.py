@@ -99,7 +99,7 @@ def shift_entries(line: WholeLine) -> Iterator[ReplayEntry]:
         begin = max(since, shift.index - reasons.AROUND)
         around = line.points[begin : shift.seen + 1]
         reason = explain.explain_place(around, shift.index - begin, smallest_effect=line.effect)
-        sentence = judgement(reason) if reason and reason.suspicious else f"score {shift.score:.2f}"
+        sentence = judgement(reason) if reason else f"score {shift.score:.2f}"
         returns = (
             "; a return to the level before: waits for the decision on the previous shift" if shift.returns else ""
         )

@@ -10,7 +10,6 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from speedtrack.stats.arrays import Array
 from speedtrack.stats.changes.windows import (
@@ -27,17 +26,12 @@ from speedtrack.stats.levels import levels
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
-Indices = NDArray[np.intp]
-
 DEFAULT = Sensitivity()
 CHUNK = 256  # points examined at once
 FEW = 4  # points: windows up to this size need closer agreement
 REFINE = 8  # points on each side of a split in which the exact index is searched
 PLACE_BEFORE = 60  # points before a step that determine its exact index
 NEAR = 2  # points: a shift this near to a known one in the same direction is the same shift
-VISIT = 4.0  # robust deviations from the running median: a point further off visits another level
-AROUND = 61  # points of that median
-NEVER = 2.0  # a share of pairs that no few points reach: what the whole line does not show must last
 OTHER_LINE = math.log(2)  # a lasting refuted shift of this size is not noise: the unit or the surroundings changed
 
 
@@ -145,9 +139,6 @@ def suspect_shifts(
     spread raise no suspicion. A shift starts a new level, with the noise known from before. With values of zero or
     below the scale is linear, see `Scale`.
 
-    Where the line visits another level, it is also judged without these visits (`main_mode`), so that they do not hide
-    a small shift of its main level. What only that shows comes last, and later points may take it back.
-
     ``settled`` shifts are not suspected again. A confirmed one starts a new level at its index. A refuted one does not,
     so its points count as noise of the line; but if it at least doubles or halves the level and lasts, it is not noise
     (the metric may have changed its unit), and it starts a new level without a suspicion.
@@ -162,55 +153,9 @@ def suspect_shifts(
     newest = newest_means(level, sensitivity.trim)
     series = _Series(level, error, quanta(level), newest, scale.effect(smallest_effect), spread)
     boundaries = _boundaries(level, settled)
-    shifts = _replay(series, settled, boundaries, sensitivity, scale)
-    main = main_mode(level, boundaries)
-    if len(main) == len(level):
-        return shifts
-    kept = [_among(main, shift) for shift in settled]
-    level, error, newest = level[main], error[main], newest_means(level[main], sensitivity.trim)
-    series = series._replace(level=level, error=error, quantum=quanta(level), newest=newest)
-    lasting = replace(sensitivity, agree=(NEVER, sensitivity.agree[1]))
-    of_main = _replay(series, kept, _boundaries(level, kept), lasting, scale)
-    return [*shifts, *_beside(shifts, of_main, main)]
-
-
-def main_mode(level: Array, boundaries: Sequence[int] = ()) -> Indices:
-    """The indices of all points but those that visit another level, of a line with levels from these ``boundaries`` on.
-
-    A visit is further from the running median than VISIT robust deviations (the Hampel identifier: Davies and Gather
-    1993; Pearson 2002). All points are kept if no two neighbours are away: single outliers raise no limit of
-    trimmed means.
-    """
-    from scipy.ndimage import median_filter  # here: processes that are idle need not hold scipy
-
-    parts = [part for part in np.split(level, boundaries) if len(part)]
-    off = np.abs(np.concatenate([part - median_filter(part, min(AROUND, len(part))) for part in parts]))
-    sigma = MAD_TO_SIGMA * float(np.median(off))
-    away = off > VISIT * sigma
-    visits = sigma > 0 and (away[1:] & away[:-1]).any()
-    return np.flatnonzero(~away) if visits else np.arange(len(level))
-
-
-def _replay(
-    series: _Series, settled: Sequence[SettledShift], boundaries: Sequence[int], sensitivity: Sensitivity, scale: Scale
-) -> list[Shift]:
     alarms = list(_alarms(series, settled, boundaries, sensitivity))
     cuts = [*boundaries, *(alarm.index for alarm in alarms)]
     return [_shift(alarm, cuts, series, scale) for alarm in alarms if not alarm.known]
-
-
-def _among(main: Indices, shift: SettledShift) -> SettledShift:
-    """The same shift, with its range among the points of the main mode."""
-    first, last = np.searchsorted(main, (shift.first, shift.last))
-    return replace(shift, first=int(first), last=int(last))
-
-
-def _beside(shifts: Sequence[Shift], of_main: Sequence[Shift], main: Indices) -> Iterator[Shift]:
-    """The shifts of the main mode that the whole line does not show, at their places in it."""
-    for shift in of_main:
-        index, seen = int(main[shift.index]), int(main[shift.seen])
-        if not shift.returns and not any(abs(index - other.index) <= REFINE for other in shifts):
-            yield replace(shift, index=index, seen=seen)
 
 
 def _boundaries(level: Array, settled: Iterable[SettledShift]) -> list[int]:

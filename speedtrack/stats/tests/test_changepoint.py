@@ -8,15 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from speedtrack.stats.changes.changepoint import (
-    Point,
-    SettledShift,
-    Shift,
-    _agreement,
-    _place,
-    main_mode,
-    suspect_shifts,
-)
+from speedtrack.stats.changes.changepoint import Point, SettledShift, Shift, _agreement, _place, suspect_shifts
 
 
 def single(levels: list[float], cv: float = 0.0, seed: int = 1) -> list[Point]:
@@ -334,45 +326,6 @@ class TestDegenerate:
         points = single([100.0] * 30 + [108.0] * 20, 0.02, seed)
         scaled = [Point(tuple(unit * v for v in point.values)) for point in points]
         assert found(suspect_shifts(points)) == found(suspect_shifts(scaled))
-
-
-class TestVisits:
-    """Lines that visit another level now and then; every suspicion but that of their step is refuted at once."""
-
-    @staticmethod
-    def suspected(seed: int, step: float, at: int = 110, n: int = 170) -> list[Shift]:
-        rng = np.random.default_rng(seed)
-        away = [0]
-        for _ in range(n - 1):
-            away.append(away[-1] if rng.random() < 0.75 else int(rng.random() < 0.12))
-        level = 0.006 * rng.normal(size=n) + 0.08 * np.array(away) + step * (np.arange(n) >= at)
-        points = [Point((value,)) for value in np.exp(level).tolist()]
-        shifts, settled = list[Shift](), list[SettledShift]()
-        for now in range(12, n):
-            for shift in suspect_shifts(points[: now + 1], settled=settled, spread=0.01):
-                if shift.seen == now:
-                    shifts.append(shift)
-                    confirmed = bool(step) and abs(shift.index - at) <= 3 and shift.ratio < 1.04
-                    settled.append(SettledShift(shift.index, shift.index, shift.ratio > 1, confirmed))
-        return shifts
-
-    def test_a_small_lasting_step_of_the_main_level_is_suspected(self) -> None:
-        places = [[s.index for s in self.suspected(seed, 0.02) if 1.01 < s.ratio < 1.04] for seed in range(8)]
-        assert sum(any(abs(index - 110) <= 3 for index in line) for line in places) >= 7
-
-    def test_visits_alone_raise_no_more_suspicions(self) -> None:
-        small = [shift for seed in range(8) for shift in self.suspected(seed, 0.0) if abs(shift.ratio - 1) < 0.04]
-        assert len(small) <= 4
-
-    def test_the_main_mode_is_all_points_but_the_visits(self) -> None:
-        level = 0.01 * np.random.default_rng(1).normal(size=200)
-        assert main_mode(level).tolist() == list(range(200))
-        level[[50, 90]] += 0.1
-        assert len(main_mode(level)) == 200, "single outliers"
-        level[50:55] = level[90:120] = 0.1
-        assert {*range(50, 55), *range(90, 120)}.isdisjoint(main_mode(level).tolist())
-        assert len(main_mode(level)) >= 160
-        assert len(main_mode(np.zeros(40))) == 40
 
 
 def test_agreement_counts_pairs() -> None:
