@@ -159,7 +159,12 @@ class PairedComparisonOrder(Order):
 class PatchOrder(Tried):
     """A patch to be measured against the commit that it was made from."""
 
-    diff: Sent = Field(min_length=1, max_length=500_000, description="as `git diff` or `git format-patch` print it")
+    diff: Sent = Field(
+        min_length=1,
+        max_length=500_000,
+        description="as `git diff` or `git format-patch` print it",
+        examples=["--- /dev/null\n+++ b/tried.txt\n@@ -0,0 +1 @@\n+a new file\n"],
+    )
     base: Sent | None = Field(
         None,
         min_length=1,

@@ -27,7 +27,12 @@ INSTALL_S, WORK_S = 600, 300
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of a machine without cargo
 NOT_INSTALLED = {"sample", "tests"}  # packages that only a checkout needs
 UNITS = ["speedtrack-runner.service", "speedtrack-runner.sysusers", "speedtrack-tune.service"]
-CARRIED = ["runners/bin/speedbench", *(f"runners/systemd/{name}" for name in UNITS)]
+SCRIPTS = ["keep.sh", "link.sh", "wrapper.sh"]
+CARRIED = [
+    "runners/bin/speedbench",
+    *(f"runners/systemd/{name}" for name in UNITS),
+    *(f"runners/build/scripts/{name}" for name in SCRIPTS),
+]
 SUITE = """
 name = "tiny"
 trials = 5

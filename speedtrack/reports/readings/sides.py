@@ -25,7 +25,8 @@ TRIED_RELEASES = 5  # the newest ones, of which the newest that was measured is 
 REACH = 500  # commits that are searched for a measured one
 IS_MEASURED = lines.sql("EXISTS (SELECT FROM runs_measurement m WHERE m.commit_id = p.commit_id AND IS_POINT)")
 
-# A whole commit id comes first, then a tag (as for git), a branch of that name, and the beginning of an id. A branch stands for its newest measured commit.
+# A whole commit id comes first, then a tag (as for git), a branch of that name, and the beginning of an id. A branch
+# stands for its newest measured commit.
 NAMED = f"""
       WITH asked AS (
         SELECT * FROM unnest(%(projects)s::bigint[], %(names)s::text[], %(hashes)s::text[])
