@@ -206,10 +206,11 @@ class Examples:
         self.branch = self.project.default_branch if self.project else "main"
         newest = self.newest_ids(self.project, series) if self.project else {}
         before, delivery = newest.pop("before", []), newest.pop("delivery", None)
-        #: By operation: the id of a row that it would accept.
+        #: By operation: the row that it would accept.
         self.of_operations = {
             **{name: {"run_id": newest.pop(name, None)} for name in ("cancel_run", "retry_run", "raise_run")},
             "end_bisection": {"bisection_id": newest.pop("end_bisection", None)},
+            "set_trials": {"name": self.project.suite if self.project else None},
         }
         self.known: dict[str, Any] = {
             **newest,
