@@ -40,12 +40,18 @@ def sample_message(project: Project) -> AlertMessage:
     change = {"series": 0, "benchmark": "get-p16", "metric": "server_cpu_ns_per_request", "machine": "nowhere"}
     change |= {"kind": "step", "status": "confirmed", "is_slowdown": True, "ratio": 1.052, "low": 1.047, "high": 1.057}
     change |= {"note": "", "settled_at": at, "alert": 0, "pairs": 12, "p": 0.0002}
-    change |= {"instructions": "the same instructions (+0.0%)"}
+    judged = {"verdict": "worse", "look": "worse", "sign": "!"}
+    change |= judged | {"words": "slower", "instructions": "the same instructions (+0.0%)"}
     alert = {"status": "confirmed", "is_open": True, "is_improvement": False, "is_muted": False, "assignee": None}
     alert |= {"cause": f"since {sha[:10]}", "branches": [branch], "subject": commit["subject"], "commits": 1}
     alert |= {"reverted_by": None, "fixed_by": None, "merged_into": None, "summary": "slower +5.2%: get-p16"}
     alert |= {"url": page, "page_url": page, "fixed_on": [], "function_tables": [], "restoration": "", "history": []}
-    alert |= {"instructions": change["instructions"], "is_time_only": True, "whole_effect": None}
+    alert |= judged | {
+        "layouts": [],
+        "instructions": change["instructions"],
+        "is_time_only": True,
+        "whole_effect": None,
+    }
     alert |= {"which_moved": ["get-p16: the same instructions (+0.0%), slower"]}
     event = {"id": 0, "kind": "test", "at": at, "who": None, "before": "", "after": "confirmed"}
     event |= {"note": "This is a test: no commit is slower."}
