@@ -97,11 +97,12 @@ def test_the_snippets_of_a_project_lead_somewhere(client: Client, kvd: World) ->
 
 def test_links_have_a_title_and_a_picture(client: Client, slow: tuple[World, Alert]) -> None:
     made, alert = slow
+    base, head = made.shas[1], made.shas[6]
     pages = {
         "/p/kvd/": "kvd",
         f"/{LINE}?machine=kvd-m1": "kvd: get-p1",
         f"/alerts/{alert.pk}/": f"Alert {alert.pk} of kvd",
-        f"/p/kvd/compare/?base={made.shas[1]}&head={made.shas[6]}": f"kvd: {made.shas[6]} against {made.shas[1]}",
+        f"/p/kvd/compare/?base={base}&head={head}": f"kvd: {head[:10]} against {base[:10]}",
     }
     for address, title in pages.items():
         page = html_of(client.get(address))

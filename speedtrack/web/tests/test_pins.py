@@ -48,7 +48,7 @@ def test_a_timeline_and_a_comparison_are_shown_with_their_sentences(
     page = html_of(his.get("/board/"))
     assert page.index(f'href="{LINE}?last=50"') < page.index(f'href="{sides.replace("&", "&amp;")}"')
     assert 'class="mark worse"' in page and ">! slower +20" in page
-    assert "worse</strong> of " in page and "most of all get-p1" in page
+    assert "Slower +20" in page and ": get-p1 and 1 more" in page
     part = html_of(his.get("/board/?part=live"))
     assert "<html" not in part and part.count("Unpin</button>") == 2
     assert AuditEntry.objects.count() == 0

@@ -1,6 +1,7 @@
 """What applies to every page: headers, login, errors, the build of the front end."""
 
 import gzip
+import re
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +111,15 @@ def test_the_debug_page_is_off(settings: Any) -> None:
     assert settings.DEBUG is False
 
 
+AGO = re.compile(rb'<time class="ago".*?</time>')  # goes on between two answers
+
+
 def test_what_has_no_secret_is_compressed(client: Client, kvd: World) -> None:
     page, values = "/p/kvd/", f"/p/kvd/timeline/get-p1/{CPU}.json"
     for address in (page, values):
         plain, small = client.get(address), client.get(address, headers=GZIP)
         assert small["Content-Encoding"] == "gzip", address
-        assert gzip.decompress(small.content) == plain.content
+        assert AGO.sub(b"", gzip.decompress(small.content)) == AGO.sub(b"", plain.content)
         assert len(small.content) < len(plain.content)
         assert "Accept-Encoding" in small["Vary"]
         assert "Content-Encoding" not in plain
@@ -148,7 +152,7 @@ def test_no_page_of_a_visitor_takes_many_queries(client: Client, slow: tuple[Wor
         "/p/kvd/alerts/?status=all": 7,
         "/alerts/?status=all": 5,
         "/alerts.atom?status=all": 8,
-        f"/alerts/{alert.pk}/": 12,
+        f"/alerts/{alert.pk}/": 15,
         f"/runs/{paired.pk}/": 12,
         f"/runs/{measured.pk}/": 12,
         f"/runs/{measured.pk}/log/": 3,
