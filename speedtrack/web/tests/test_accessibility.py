@@ -57,7 +57,7 @@ WITHOUT_PAGE = {
     *("first-owner", "mfa_view_recovery_codes", "mfa_download_recovery_codes", "mfa_deactivate_totp"),
     *(f"{provider}_{page}" for provider in ("github", "openid_connect") for page in ("login", "callback")),
     *("readyz", "metrics", "pull-approve", "try-approve", "run-act", "machine-plan", "bisection-stop"),
-    "api-openapi",
+    *("api-openapi", "takes-values"),  # the noise of the world is not known
 }
 HOSTILE = (
     '<img src=x onerror="window.hurt=1"> \u202egnirts\u202c \U0001f680 {{ 7*7 }} \'"&amp; '
