@@ -1,6 +1,6 @@
-"""The errors of senders.
+"""The errors of senders, and of what is set up for them.
 
-Any other exception is a defect of SpeedTrack: the row is given up, and the error is stored.
+Any other exception of a sender is a defect of SpeedTrack: the row is given up, and the error is stored.
 """
 
 
@@ -25,3 +25,11 @@ class Unanswered(ReceiverAway):
 
 class PermanentFailure(Exception):
     """Sending will never succeed. The row is given up at once; the message names cause and remedy."""
+
+
+class UnfitChannel(Exception):
+    """The input is not valid for a channel; the message has the reason. ``field`` names the input."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field

@@ -7,8 +7,7 @@ from speedtrack.alerts.triage.triage import Stale
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.suiteedits import NotSaved
 from speedtrack.ground.secrets.sealed import KeyLost
-from speedtrack.notices.channels.managing import UnfitChannel
-from speedtrack.notices.errors import PermanentFailure, TemporaryFailure
+from speedtrack.notices.errors import PermanentFailure, TemporaryFailure, UnfitChannel
 from speedtrack.operations.performing import BadInput, Ended
 from speedtrack.projects import deliveries, hooks
 from speedtrack.projects.errors import RepositoryError

@@ -19,7 +19,7 @@ STARTS = {
     "live": (f"{SET_UP}import speedtrack.processes.live.__main__, speedtrack.processes.live.app", {"django"}),
     "dispatcher": (f"{SET_UP}import speedtrack.web.management.commands.dispatch", {"django", "pydantic"}),
     "worker": (f"{SET_UP}import speedtrack.tasks.worker", {"django", "numpy", "pydantic"}),
-    "notify": (f"{SET_UP}import speedtrack.tasks.notify", {"django", "pydantic"}),
+    "notify": (f"{SET_UP}import speedtrack.tasks.notify", {"django", "numpy", "pydantic"}),
     "git": (f"{SET_UP}import speedtrack.tasks.git", {"django", "pydantic"}),
 }
 

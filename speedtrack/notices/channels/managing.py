@@ -10,18 +10,11 @@ from speedtrack.notices.channels.addresses import AddressRefused, destination
 from speedtrack.notices.channels.document import sample_message
 from speedtrack.notices.channels.forges import Repository
 from speedtrack.notices.channels.sending import post
+from speedtrack.notices.errors import UnfitChannel
 from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Project
 
 SHORTEST_SECRET = 16  # of a webhook, because its signature depends on it
-
-
-class UnfitChannel(Exception):
-    """The input is not valid for a channel; the message has the reason. ``field`` names the input."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from django.db.models.functions import Now
 from django.urls import reverse
 
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
-from speedtrack.judging import summaries
 from speedtrack.notices.models import Channel, CommitStatus, Outbox
 from speedtrack.projects.models import Position
 from speedtrack.runs.models import Reason, Run, Series
@@ -106,6 +105,8 @@ def state_of(status: CommitStatus) -> tuple[str, str]:
     Alerts decide whether it fails, so what is muted does not. A pending status keeps its sentence, so that says nothing
     of progress.
     """
+    from speedtrack.judging import summaries  # here: a dispatcher without statuses need not hold numpy
+
     summary = summaries.summaries_of([status.commit_id], with_progress=False)[status.commit_id]
     state = decided_state(status)
     is_elsewhere = state == State.PENDING and summary.state != summaries.State.OPEN

@@ -48,7 +48,7 @@ def test_ones_own_board(live_server: Any, settings: Any, tmp_path: Path, chromiu
     page.get_by_role("link", name="My board").click()
     sides = f"{made.shas[5][:10]} against {made.shas[4][:10]}"
     expect(heads(page)).to_have_text(["get-p1", sides, "set-p1"])
-    expect(page.locator(".plots li").nth(1)).to_contain_text("most of all get-p1")
+    expect(page.locator(".plots li").nth(1)).to_contain_text(": get-p1 and 1 more")
     assert page.evaluate(OVERFLOW) <= 0
 
     page.locator(".plots li").nth(2).get_by_role("button", name="Move earlier").press("Enter")

@@ -12,7 +12,8 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from speedtrack.notices.channels.managing import ChannelSettings, UnfitChannel
+from speedtrack.notices.channels.managing import ChannelSettings
+from speedtrack.notices.errors import UnfitChannel
 from speedtrack.notices.models import Channel
 from speedtrack.operations import channels
 from speedtrack.operations.performing import Actor, Done
