@@ -11,6 +11,7 @@ from speedtrack.accounts import tokens
 from speedtrack.accounts.models import AuditEntry, Scope
 from speedtrack.alerts.detection import detection
 from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.reports.evidence import two_digits
 from speedtrack.runs.models import Measurement
 from speedtrack.tests import builders
 from speedtrack.web.tests.world import CPU, World, html_of, queries
@@ -143,3 +144,8 @@ def test_pages_that_say_what_is_seen_lead_here(client: Client, noisy: World) -> 
     for page in ("/p/kvd/sensitivity/", f"/p/kvd/timeline/get-p1/{CPU}"):
         assert f'href="{TRIALS}/?machine=kvd-m1"' in html_of(client.get(page))
     assert queries(client, f"{TRIALS}/") <= 20
+
+
+@pytest.mark.parametrize(("number", "words"), [(3.84, "3.8"), (0.5, "0.5"), (120.8, "120"), (10_900, "11,000")])
+def test_numbers_of_two_digits_have_no_exponent(number: float, words: str) -> None:
+    assert two_digits(number) == words
