@@ -16,6 +16,7 @@ and prints three tables:
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
 import math
 import statistics
@@ -102,27 +103,27 @@ class Bench:
                         member.size = len(data)
                     new.addfile(member, io.BytesIO(data))
 
-        return CommitSource(f"{abs(hash((self.commit, edit('')))):040x}", fetch)
+        return CommitSource(hashlib.sha256(f"{self.commit}{edit('')}".encode()).hexdigest()[:40], fetch)
 
-    def build(self, side: str, edit: Edit, kept: bool) -> Build:
-        recipe = keeping(self.job.build) if kept else self.job.build
+    def build(self, side: str, edit: Edit, relinkable: bool) -> Build:
+        recipe = keeping(self.job.build) if relinkable else self.job.build
         log: list[str] = []
         build = self.local.tools.builder.build(side, self.source(edit), recipe, log.append, Control())
         if build.error:
             raise SystemExit("".join(log[-5:]) + build.error)
         return build
 
-    def runner(self, builds: Mapping[str, Build], kept: Mapping[str, Build] | None, seed: int) -> TrialRunner:
+    def runner(self, builds: Mapping[str, Build], relinkable: Mapping[str, Build] | None, seed: int) -> TrialRunner:
         runner = self.local.runner(self.job, {}, seed)
         runner.builds |= builds
-        if kept:
-            files = {side: next(iter(build.artifacts.values())) for side, build in kept.items()}
+        if relinkable:
+            files = {side: next(iter(build.artifacts.values())) for side, build in relinkable.items()}
             runner.layouts = LayoutPool(self.job, self.local.tools, Control(), runner.rng, files)
         return runner
 
-    def reordered(self, side: str, kept: Build, seed: int) -> Build:
+    def reordered(self, side: str, relinkable: Build, seed: int) -> Build:
         """A build in one layout of it."""
-        pool = self.runner({}, {side: kept}, seed).layouts
+        pool = self.runner({}, {side: relinkable}, seed).layouts
         assert pool is not None
         layout = pool.draw()[side]
         room = self.local.home / f"moved-{side}"
@@ -131,13 +132,15 @@ class Bench:
         for name, file in layout.programs.items():
             file.replace(room / name)
             programs[name] = Artifact(f"sha256:{side}{seed}", 0, 0, room / name)
-        return replace(kept, artifacts=programs)
+        return replace(relinkable, artifacts=programs)
 
 
 def job_of(suite: str) -> Job:
     definition = Definition.model_validate(tomllib.loads((SUITES / f"{suite}.toml").read_text()))
     benchmarks = [
-        one.work() | {"name": one.name, "digest": "sha256:0"} for one in definition.benchmark if one.name in WANTED
+        benchmark.work() | {"name": benchmark.name, "digest": "sha256:0"}
+        for benchmark in definition.benchmark
+        if benchmark.name in WANTED
     ]
     build, server = definition.build.model_dump() | {"trust": "research"}, definition.server.model_dump()
     job = noise.job("redis", SIDES, benchmarks)
@@ -150,21 +153,21 @@ Ratios = dict[tuple[str, str, str], list[float]]  # logarithms, by way, benchmar
 def ratios_of(bench: Bench, until: float) -> Ratios:
     """Of one build on both sides: the ratios of blocks of fresh processes, and of fresh layouts, in turn."""
     same = unchanged(0)
-    builds = {side: bench.build(side, same, kept=False) for side in SIDES}
-    kept = {side: bench.build(side, same, kept=True) for side in SIDES}
-    runners = {"processes": bench.runner(builds, None, 1), "layouts": bench.runner(builds, kept, 2)}
+    builds = {side: bench.build(side, same, relinkable=False) for side in SIDES}
+    relinkable = {side: bench.build(side, same, relinkable=True) for side in SIDES}
+    runners = {"processes": bench.runner(builds, None, 1), "layouts": bench.runner(builds, relinkable, 2)}
     ratios: Ratios = defaultdict(list)
     number = 0
     while time.monotonic() < until or number < 2:
-        for one in bench.job.benchmarks:
-            for way, runner in runners.items():
-                trials = pairs.measure_pair(runner, one, number)
-                if way == "layouts" and trials["head"].layout is None:
+        for benchmark in bench.job.benchmarks:
+            for variant, runner in runners.items():
+                trials = pairs.measure_pair(runner, benchmark, number)
+                if variant == "layouts" and trials["head"].layout is None:
                     raise SystemExit(f"no layouts: {runner.layouts.refusal if runner.layouts else ''}")
                 for metric in COLUMNS:
                     sides = [trials[side].metrics[metric] for side in SIDES if metric in trials[side].metrics]
                     if len(sides) == len(SIDES) and all(map(noise.clean, trials.values())):
-                        ratios[way, one.name, metric].append(math.log(sides[1] / sides[0]))
+                        ratios[variant, benchmark.name, metric].append(math.log(sides[1] / sides[0]))
         number += 1
     return ratios
 
@@ -172,7 +175,7 @@ def ratios_of(bench: Bench, until: float) -> Ratios:
 def show_spreads(ratios: Ratios) -> None:
     print(f"\n{'benchmark':>10} {'of':>13} {'pairs':>6} {'processes':>10} {'layouts':>8} {'layout of a side':>17}")
     for _, name, metric in [key for key in ratios if key[0] == "processes"]:
-        of = [ratios[way, name, metric] for way in ("processes", "layouts")]
+        of = [ratios[variant, name, metric] for variant in ("processes", "layouts")]
         if min(map(len, of)) > 1:
             processes, layouts = map(statistics.stdev, of)
             alone = math.sqrt(max(0.0, layouts**2 - processes**2) / 2)
@@ -182,9 +185,11 @@ def show_spreads(ratios: Ratios) -> None:
 
 def show_pairs(ratios: Ratios) -> None:
     print(f"\n{'benchmark':>10} {'measured in':>12}" + "".join(f" {f'{effect:.0%}':>6}" for effect in EFFECTS))
-    for (way, name, metric), values in ratios.items():
+    for (variant, name, metric), values in ratios.items():
         if metric == "server_cpu_ns_per_request" and len(values) > 1:
-            print(f"{name:>10} {way:>12}" + "".join(f" {pairs_to_find(values, effect):>6.0f}" for effect in EFFECTS))
+            print(
+                f"{name:>10} {variant:>12}" + "".join(f" {pairs_to_find(values, effect):>6.0f}" for effect in EFFECTS)
+            )
 
 
 def pairs_to_find(values: list[float], effect: float) -> float:
@@ -196,39 +201,39 @@ def pairs_to_find(values: list[float], effect: float) -> float:
     )
 
 
-def pairs_of_draw(drawn: list[tuple[float, float]]) -> float:
+def pairs_of_draw(sampled_pairs: list[tuple[float, float]]) -> float:
     size = noise.FIRST
-    while size < len(drawn):
-        verdict = settle_pairs(drawn[:size], smallest_effect=SMALLEST, level=noise.LEVEL, seed=1)
+    while size < len(sampled_pairs):
+        verdict = settle_pairs(sampled_pairs[:size], smallest_effect=SMALLEST, level=noise.LEVEL, seed=1)
         if verdict.answer is not ComparisonAnswer.UNKNOWN:
             return size if verdict.answer is ComparisonAnswer.DIFFERENT else math.inf
-        size += pairs_to_settle(drawn[:size], smallest_effect=SMALLEST, level=noise.LEVEL)
+        size += pairs_to_settle(sampled_pairs[:size], smallest_effect=SMALLEST, level=noise.LEVEL)
     return math.inf
 
 
 def show_moves(bench: Bench, until: float, budget_s: float) -> None:
     """Settles commits that only move code against their parent, both ways, until the time is over."""
     confirmed: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    base = {kept: bench.build("base", unchanged(0), kept) for kept in (False, True)}
-    one = next(one for one in bench.job.benchmarks if one.name == "get-p16")
+    base = {relinkable: bench.build("base", unchanged(0), relinkable) for relinkable in (False, True)}
+    benchmark = next(benchmark for benchmark in bench.job.benchmarks if benchmark.name == "get-p16")
     for number, kind in zip(count(1), cycle(MOVES), strict=False):
         if time.monotonic() > until:
             break
         edit = MOVES[kind](number)
-        head = {kept: bench.build("head", edit, kept) for kept in (False, True)}
+        head = {relinkable: bench.build("head", edit, relinkable) for relinkable in (False, True)}
         plain = {"base": base[False], "head": head[False]}
         if kind == "functions reordered":
             plain = {
                 side: bench.reordered(side, build[True], number) for side, build in (("base", base), ("head", head))
             }
-        ways = {"one program": bench.runner(plain, None, number)}
-        ways["layouts"] = bench.runner(plain, {"base": base[True], "head": head[True]}, number)
-        for way, runner in ways.items():
-            settled = noise.compare(runner, one, {noise.CPU: SMALLEST}, number, budget_s)[noise.CPU]
-            confirmed[kind, way].append(settled.verdict.answer is ComparisonAnswer.DIFFERENT)
+        variants = {"one program": bench.runner(plain, None, number)}
+        variants["layouts"] = bench.runner(plain, {"base": base[True], "head": head[True]}, number)
+        for variant, runner in variants.items():
+            settlement = noise.compare(runner, benchmark, {noise.CPU: SMALLEST}, number, budget_s)[noise.CPU]
+            confirmed[kind, variant].append(settlement.verdict.answer is ComparisonAnswer.DIFFERENT)
     print(f"\n{'only moved':>20} {'measured in':>12} {'commits':>8} {'confirmed':>10}")
-    for (kind, way), answers in confirmed.items():
-        print(f"{kind:>20} {way:>12} {len(answers):>8} {sum(answers):>10}")
+    for (kind, variant), answers in confirmed.items():
+        print(f"{kind:>20} {variant:>12} {len(answers):>8} {sum(answers):>10}")
 
 
 def main() -> None:

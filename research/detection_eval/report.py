@@ -76,7 +76,7 @@ def per_thousand(rate: float, commits: int) -> str:
 
 
 def f1(score: Score) -> str:
-    """F1 with its interval: it is a function of the share of hits among hits, false reports and misses."""
+    """F1 and its interval, which follows from that of the hits among hits, false reports and misses."""
     ends = interval(score.hits, score.changes + score.false, lambda end: number(2 * end / (1 + end)))
     return number(score.f1) + ends
 

@@ -220,7 +220,7 @@ def random_bytes(number: int) -> bytes:
 def costs_of_loads(
     runner: TrialRunner, server: CountedServer, data_sets: list[list[CountedLoad]]
 ) -> Iterator[tuple[CountedLoad, CostsOrCause]]:
-    """The costs of each load, in as few processes as can be."""
+    """The cost of each load, counted in as few processes as possible."""
     waiting = deque(deque(loads) for loads in data_sets)
     while waiting:
         yield from costs_in_one_process(runner, server, waiting)

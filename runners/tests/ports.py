@@ -10,7 +10,7 @@ RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port(count: int = 1) -> int:
-    """Return the first of this many TCP ports that nothing listens on, and that the kernel gives to nobody who asks.
+    """Return the first of this many free TCP ports, outside of the range from which the kernel assigns ports.
 
     One of the kernel's own range may be another's before the server listens: of a listener on port 0, or of a client.
     """

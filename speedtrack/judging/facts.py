@@ -53,7 +53,7 @@ class JudgedBenchmark(NamedTuple):
 
 
 class SeriesAtCommit(NamedTuple):
-    """A series that measured a commit. ``is_new``: detection has not seen its newest measurements.
+    """A series with a measurement of a commit. ``is_new``: detection has not read its newest measurements yet.
 
     ``visible``: the smallest change that its line shows within ``visible_within`` commits; None: not known.
     """
@@ -105,7 +105,7 @@ class CommitFacts:
 
 
 def facts_of(commits: Collection[int], only_watched: bool = True, with_progress: bool = True) -> dict[int, CommitFacts]:
-    """What the summaries of these commits are made of.
+    """The facts that the summaries of these commits state.
 
     ``only_watched``: no other series is judged. ``with_progress``: also how far runs are, and why others wait.
     """

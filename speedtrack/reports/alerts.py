@@ -130,7 +130,7 @@ class AlertDocument(JudgedDocument):
 
     @classmethod
     def list_of(cls, alerts: Iterable[Alert]) -> "list[AlertDocument]":
-        """The documents of alerts that were loaded as ``known_alerts`` does."""
+        """The documents of these alerts, which ``known_alerts`` has loaded."""
         changes = {alert: ranked_changes(alert) for alert in alerts}
         works = {work.change.pk: work for work in works_of([cp for own in changes.values() for cp in own])}
         return [AlertDocument.of(alert, **facts_of([works[cp.pk] for cp in own])) for alert, own in changes.items()]

@@ -138,7 +138,15 @@ def side_of(sides: BothSides | None, end: Literal["base", "head"]) -> ComparedSi
     return ComparedSideDocument.of(getattr(sides, end)) if sides else None
 
 
-class PairedComparisonOrder(Order):
+class PairsOrder(Order):
+    """What both orders of paired comparisons may choose."""
+
+    benchmarks: list[Sent] = Field([], max_length=100, description="only these; none: the suite's usual ones")
+    machine: Sent | None = Field(None, max_length=50, description="only on this one; null: on those of the project")
+    reason: Sent = Field("", max_length=500, description="for the audit log")
+
+
+class PairedComparisonOrder(PairsOrder):
     """Two commits to be measured against each other: the head against its merge base with the base."""
 
     head: Sent = Field(
@@ -151,12 +159,9 @@ class PairedComparisonOrder(Order):
         description="likewise; null: the project's default branch",
         examples=["main~1"],
     )
-    benchmarks: list[Sent] = Field([], max_length=100, description="only these; none: the suite's usual ones")
-    machine: Sent | None = Field(None, max_length=50, description="only on this one; null: on those of the project")
-    reason: Sent = Field("", max_length=500, description="for the audit log")
 
 
-class PatchOrder(Tried):
+class PatchOrder(Tried, PairsOrder):
     """A patch to be measured against the commit that it was made from."""
 
     diff: Sent = Field(
@@ -172,9 +177,6 @@ class PatchOrder(Tried):
         description="a commit id, branch or tag that the server has; null: the project's default branch",
         examples=["main"],
     )
-    benchmarks: list[Sent] = Field([], max_length=100, description="only these; none: the suite's usual ones")
-    machine: Sent | None = Field(None, max_length=50, description="only on this one; null: on those of the project")
-    reason: Sent = Field("", max_length=500, description="for the audit log")
 
 
 class PairedRow(Document):

@@ -79,7 +79,7 @@ def takes_of(series: Series) -> Takes | None:
     line, suite_trials = line_of(series), trials_in_force(series)
     if row is None or row.smallest is None or line is None or line.noise is None or suite_trials is None:
         return None
-    cost = Cost(series)
+    cost = TrialCost(series)
     takes = [take_of(line, row, cost, change) for change in changes_to_choose(line.smallest_effect, row.smallest)]
     limit, of_runs = line.visible(math.inf), line.noise.of_runs
     numbers = row.smallest, line.smallest_effect, line.trials, suite_trials, limit, of_runs, cost.commits_a_day
@@ -116,14 +116,14 @@ def changes_to_choose(smallest_effect: float, smallest: float) -> list[float]:
     return [round(place * step, 6) for place in range(last, first - 1, -1)]
 
 
-def take_of(line: TrialLine, row: SeriesSensitivity, cost: "Cost", change: float) -> Take:
+def take_of(line: TrialLine, row: SeriesSensitivity, cost: "TrialCost", change: float) -> Take:
     trials = line.fewest(change)
     pairs = None if row.paired is None else pairs_to_confirm(change, row.paired, PLANNED_PAIRS)
     seconds = None if trials is None else cost.seconds(trials)
     return Take(change, trials, seconds, None if seconds is None else seconds * cost.commits_a_day, pairs)
 
 
-class Cost:
+class TrialCost:
     """How much machine time more trials of all benchmarks take, by the newest runs of the series' machine."""
 
     def __init__(self, series: Series) -> None:

@@ -16,7 +16,7 @@ from speedtrack.runs.models.runs import Run
 
 class PairedComparisonQuerySet(models.QuerySet["PairedComparison"]):
     def unplanned(self) -> "PairedComparisonQuerySet":
-        """Approved comparisons whose runs are not queued yet, without those that failed."""
+        """The approved comparisons that have neither runs nor an error yet."""
         return self.filter(planned_at=None, error="", is_approved=True)
 
 

@@ -9,7 +9,7 @@ from speedtrack.web.tests.world import kvd, slow
 __all__ = ["browser", "kvd", "slow"]
 
 
-expect.set_options(timeout=120_000)  # of its own it waits for 5 s, which a busy machine exceeds
+expect.set_options(timeout=120_000)  # its default of 5 s is too short on a busy machine
 
 
 def browser() -> str | None:

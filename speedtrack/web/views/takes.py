@@ -55,7 +55,7 @@ def series_or_404(request: HttpRequest, slug: str, benchmark: str, metric: str) 
 
 @dataclass(frozen=True)
 class Slider:
-    """A field for one of the changes, in percent, that stands at ``chosen``."""
+    """The slider that selects a change, in percent; ``chosen`` is selected now."""
 
     least: float
     most: float
