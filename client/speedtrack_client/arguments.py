@@ -117,7 +117,8 @@ def of_measuring(always_waits: bool = False) -> Words:
         "--fail-on-regression",
         type=percent,
         metavar="PERCENT",
-        help="exit with 1 if something is worse beyond noise by so much or more; implies --wait",
+        help="exit with 1 if something is worse beyond noise by so much or more"
+        + "; implies --wait" * (not always_waits),
     )
     parser.add_argument(
         "--metric", action="append", default=[], metavar="NAME", help="look at this metric only; repeatable"
