@@ -1,6 +1,6 @@
 """What the whole effect of a commit costs and finds: pairs of thirteen benchmarks, judged together.
 
-python research/whole_effect.py [--suites 400] [--seed 1] [--block 1.1]
+python research/whole_effect.py [--suites 400] [--seed 1] [--block 1.2]
 
 For each kind of noise, the share of suites without a change in which any benchmark was told to have moved (stated: 5%);
 then, by the spread of a side, how many of 1, 4 or 13 benchmarks that are 3% slower are told, and how many of those told
@@ -110,7 +110,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suites", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--block", type=float, default=1.1)
+    parser.add_argument("--block", type=float, default=1.2)
     options = parser.parse_args()
     cases = [(kind, 0.01, 0) for kind in KINDS] + [("normal", s, m) for m in (1, 4, 13) for s in SPREADS]
     for number, (kind, spread, moved) in enumerate(cases):
