@@ -1,6 +1,6 @@
 """The parts of these databases: each fills projects of its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -203,7 +203,7 @@ PARTS = {
 SHAPES = {"kind": tuple(PARTS), **{name: (name,) for name in PARTS}}
 
 
-def write_shape(names: Sequence[str], extents: dict[str, Extent], seed: int) -> None:
+def write_shape(names: Sequence[str], extents: Mapping[str, Extent], seed: int) -> None:
     """Write these parts, each with its own random numbers and ids behind those of the parts before it."""
     now = commits.today()
     for number, name in enumerate(names):

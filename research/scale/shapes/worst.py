@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from django.db import connection
 from django.test import Client
 
 from research.scale import bench
@@ -19,21 +18,20 @@ from research.scale.costs.pages import (
 )
 from research.scale.marks import read_part, write_part
 from research.scale.shapes.parts import PARTS, SHAPES
-from speedtrack.runs.models import Series
+from speedtrack.runs.models import Measurement
 
 PART = "shapes"
 CALLS = 3
 TOP = """\
-| shape | measurements | series | GB | visitor's worst | CPU ms | queries | kB | signed in | CPU ms | queries | kB |
-|---|--:|--:|--:|---|--:|--:|--:|---|--:|--:|--:|"""
+| shape | measurements | visitor's worst page: CPU ms, queries, kB | signed in |
+|---|--:|---|---|"""
 
 
 def run(shape: str, write: Path | None) -> None:
     """Measure every page of a shape twice, print the costs, and write the worst ones as a row of this document."""
     of_visitors = list(printed("a visitor", costs(shape, signed_in=False)))
     of_people = list(printed("signed in", costs(shape, signed_in=True)))
-    cells = [f"`{shape}`", *sizes(), *worst(of_visitors), *worst(of_people)]
-    row = f"| {' | '.join(cells)} |"
+    row = f"| `{shape}` | {Measurement.objects.count():,} | {worst(of_visitors)} | {worst(of_people)} |"
     print(f"{TOP}\n{row}")
     if write:
         write_row(write, shape, row)
@@ -60,18 +58,11 @@ def is_shown(client: Client, page: Page) -> bool:
     return client.get(page.addresses[0]).status_code == 200
 
 
-def worst(rows: list[PageCost]) -> list[str]:
-    """Name, CPU, statements and bytes of the page that takes most CPU."""
+def worst(rows: list[PageCost]) -> str:
+    """Name, CPU, statements and bytes of the page that takes most CPU; bold: a budget is missed."""
     (row,) = bench.heaviest(rows, 1)
     name, _, *figures = bench.page_row(row).strip("| ").split(" | ")
-    return [name, *figures]
-
-
-def sizes() -> list[str]:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*), pg_database_size(current_database()) FROM runs_measurement")
-        measurements, size = cursor.fetchone()
-    return [f"{measurements:,}", f"{Series.objects.count():,}", f"{size / 1e9:.1f}"]
+    return f"{name}: {', '.join(figures)}"
 
 
 def write_row(path: Path, shape: str, row: str) -> None:
