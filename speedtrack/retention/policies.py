@@ -140,19 +140,19 @@ def documents() -> Rows:
 
 
 def free_documents(attempts: Ids) -> list[Rows]:
-    return [documents().filter(pk__in=free_rows(FREE_RESULTS, attempts))]
+    return [documents().filter(pk__in=free_rows(FREE_RESULTS, attempts, kept.held_benchmarks(attempts)))]
 
 
 def free_samples(attempts: Ids) -> list[Rows]:
+    held = kept.held_benchmarks(attempts)
     return [
-        Trial.objects.filter(result__in=free_rows(FREE_RESULTS, attempts)),
-        Samples.objects.filter(measurement__in=free_rows(FREE_MEASUREMENTS, attempts)),
+        Trial.objects.filter(result__in=free_rows(FREE_RESULTS, attempts, held)),
+        Samples.objects.filter(measurement__in=free_rows(FREE_MEASUREMENTS, attempts, held)),
     ]
 
 
-def free_rows(query: str, attempts: Ids) -> RawSQL:
-    """A subquery of the ids, as an attempt may have thousands of rows."""
-    held = kept.held_benchmarks(attempts)
+def free_rows(query: str, attempts: Ids, held: set[tuple[int, str]]) -> RawSQL:
+    """A subquery of the ids, as an attempt may have thousands of rows. ``held``: (attempt id, benchmark name)."""
     columns = [list(column) for column in zip(*held, strict=True)] or [[], []]
     return RawSQL(query, [list(attempts), *columns])  # noqa: S611 - constants
 

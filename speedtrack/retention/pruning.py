@@ -23,7 +23,7 @@ from speedtrack.retention.policies import Policy, PolicyPart, Rows
 PRUNING_LOCK = 0x533A  # advisory: one pruning at a time
 DAY = timedelta(days=1)
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-COUNTED_AT_ONCE = 1000
+COUNTED_AT_ONCE = 4000
 READ_AT_ONCE = 10_000  # ids
 MOST = 0.9  # share of the rows of a kind above which a policy asks
 FEWEST_DAYS = 7  # below which a policy asks
