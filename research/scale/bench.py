@@ -17,7 +17,7 @@ from speedtrack.runs.models import Run, Series
 
 MOST_QUERIES = 12
 HEAVIEST = 8  # pages that the document shows
-BYTES = {"measurement": 250, "trial": 800, "sample": 40}
+BYTES = {"measurement": 250, "comparison": 40, "trial": 800, "sample": 40}
 
 
 @dataclass(frozen=True)

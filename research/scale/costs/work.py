@@ -39,6 +39,10 @@ STORED = {
     "sample": (("runs_samples",), "SELECT coalesce(sum(cardinality(values)), 0) FROM runs_samples"),
     "run": (("runs_run",), "SELECT count(*) FROM runs_run"),
     "commit": (("projects_commit",), "SELECT count(*) FROM projects_commit"),
+    "comparison": (
+        ("alerts_comparisonbatch",),
+        "SELECT coalesce(sum(cardinality(series)), 0) FROM alerts_comparisonbatch",
+    ),
     "position": (("projects_position",), "SELECT count(*) FROM projects_position"),
 }
 

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 SHA = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
 FIELDS = ["%H", "%P", "%an", "%ae", "%at", "%ct", "%s", "%b"]
 REVERTS = re.compile(r"\b[Tt]his reverts commits? ([0-9a-f]{7,64})\b")  # as `git revert` words it
+REF_FORMAT = "--format=%(objectname)%09%(refname)"
 MOST_REVERTS = 50  # of one message
 LONGEST_TAG = 250  # as Tag.name
 LATEST_S = 253402300799  # the end of the year 9999, the latest datetime of Python
@@ -324,8 +325,7 @@ def has_mirror(slug: str) -> bool:
 
 def local_refs(slug: str) -> dict[str, str]:
     """Reference name -> object id of the mirror's branches and tags, as ``remote_refs`` returns it."""
-    form = "--format=%(objectname)%09%(refname)"
-    return parse_refs(run_git("for-each-ref", form, "refs/heads", "refs/tags", directory=mirror_of(slug)))
+    return parse_refs(run_git("for-each-ref", REF_FORMAT, "refs/heads", "refs/tags", directory=mirror_of(slug)))
 
 
 def delete_refs(slug: str, names: Iterable[str]) -> None:
