@@ -156,11 +156,11 @@ class DispatcherSession:
             return True
         if not pgsession.take(LEADER_LOCK):
             return False
-        session = pgsession.session()
-        statement = session.ops.compose_sql(*build_question())
-        with session.cursor() as cursor:
+        with pgsession.session().cursor() as cursor:
             # LISTEN comes before the first query, so that no change is missed.
-            cursor.execute(f"LISTEN {CHANNEL}; DEALLOCATE ALL; PREPARE {PREPARED} AS {statement}")
+            prepare = f"LISTEN {CHANNEL}; DEALLOCATE ALL; PREPARE {PREPARED} AS "
+            statement, values = build_question()
+            cursor.execute(prepare + statement, values)
         self.leading, self.question = self.connection, (f"EXECUTE {PREPARED}", None)
         return True
 

@@ -134,9 +134,9 @@ def cancel_unreachable(project: Project, where: str = "any branch or tag", shas:
     ``shas``: commits that have just left the branch ``where``, and count as well if no branch has them. Runs that a
     person asked for stay, and all runs where the project keeps such commits.
     """
-    gone = Q(commit__unreachable_since__isnull=False)
-    if shas:
-        gone |= Q(commit__sha__in=shas) & ~Exists(Position.objects.filter(commit=OuterRef("commit")))
+    marked = Q(commit__unreachable_since__isnull=False)
+    left = Q(~Exists(Position.objects.filter(commit=OuterRef("commit"))), commit__sha__in=shas)
+    gone = marked | left if shas else marked
     waiting = Run.objects.filter(gone, project=project, project__cancel_unreachable=True, canary=None)
     return queue.cancel_waiting(waiting.exclude(reason__in=BY_HAND), f"{GONE} {where}")
 

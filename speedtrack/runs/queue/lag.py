@@ -19,7 +19,7 @@ LOOK_EVERY = timedelta(minutes=5)
 CHANGED = """
 WITH due AS (
     UPDATE projects_project SET lag_looked_at = now()
-     WHERE id IN (SELECT id FROM projects_project WHERE lag_looked_at < now() - %(every)s / 2
+     WHERE id IN (SELECT id FROM projects_project WHERE lag_looked_at < now() - make_interval(secs => %(every_s)s / 2)
                      FOR NO KEY UPDATE SKIP LOCKED)
     RETURNING id, untracked_at, lag_alarm_hours AS hours
 )
@@ -88,7 +88,7 @@ def look() -> None:
     starts when an unmeasured head is seen, and starts again once the position that was awaited has been measured.
     """
     with connection.cursor() as cursor:
-        cursor.execute(CHANGED, {"every": LOOK_EVERY})
+        cursor.execute(CHANGED, {"every_s": LOOK_EVERY.total_seconds()})
         changes = [Change(*row) for row in cursor.fetchall()]
     branches = Branch.objects.select_related("project").in_bulk([change.branch for change in changes])
     for change in changes:
