@@ -283,8 +283,9 @@ def large_deliveries() -> WorkCost:
 
 def idle() -> WorkCost:
     """The dispatcher's question, with the queue as it is: every five seconds where nothing happens."""
-    question = dispatch.build_question()
-    calls: list[Callable[[], object]] = [partial(dispatch.duties_with_work, question)] * LOOKS
+    session = dispatch.DispatcherSession()
+    session.lead()
+    calls: list[Callable[[], object]] = [partial(dispatch.duties_with_work, session.question)] * LOOKS
     cost = cost_of(calls)
     share = 100 * cost.cpu / (1000 * dispatch.TICK_S)
     return WorkCost("a look of the dispatcher", cost, f"{share:.2f}% of a core", "< 0.5% in all", share >= 0.5)
