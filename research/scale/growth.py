@@ -80,6 +80,7 @@ class Growth:
         return {
             "run": COMMITS,
             "measurement": documents * METRICS,
+            "comparison": documents * METRICS,
             "trial": documents * TRIALS,
             "sample": documents * METRICS * TRIALS,
         }
@@ -119,7 +120,7 @@ def digits(value: float) -> str:
 
 
 def needs(growth: Growth) -> str:
-    for_ever = growth.stored("run", 365) + growth.stored("measurement", 365)
+    for_ever = sum(growth.stored(what, 365) for what in growth.rows_a_day if what not in KEPT_DAYS)
     rows: list[tuple[str, float]] = [
         ("measurements per day", growth.rows_a_day["measurement"]),
         ("claims per second", COMMITS / DAY_S),
@@ -127,7 +128,7 @@ def needs(growth: Growth) -> str:
         ("renewals per second", 1 / RENEW_S),
         ("cores for claims, renewals and results", growth.api_cores),
         ("cores for detection", growth.detection_cores),
-        ("GB per year kept for ever: runs, measurements", for_ever / GB),
+        ("GB per year kept for ever: runs, measurements, comparisons", for_ever / GB),
         *((f"GB of {what}s, kept {days} days", growth.stored(what, days) / GB) for what, days in KEPT_DAYS.items()),
         (f"GB after {YEARS} years", growth.stored_in_all(YEARS) / GB),
         (f"runs queued by a push of {PUSH:,} commits", PUSH),

@@ -25,7 +25,7 @@ def poll() -> None:
 
 def look(project: Project) -> None:
     pushes.look_for_news(project)
-    comparing.forget_patches(project)
+    comparing.tidy_mirror(project)
 
 
 @shared_task(name="speedtrack.tasks.pulls")
