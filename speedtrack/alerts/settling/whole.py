@@ -112,7 +112,7 @@ def plan_suite(alert: Alert, changes: Sequence[ChangePoint]) -> Run | None:
     return plan_pairs(question)
 
 
-def plan_more(run: Run) -> Run | None:
+def plan_more(alert: Alert, run: Run) -> Run | None:
     """Queue the next round of a measured run, of the benchmarks that it leaves open; None if that was the last one."""
     if run.status not in MEASURED or suites.rounds_of(run).count() >= ROUNDS:
         return None
@@ -120,8 +120,10 @@ def plan_more(run: Run) -> Run | None:
     if not rows:
         return None
     benchmark_set = store_set(run.suite, list({row.series.benchmark_id: row.series.benchmark for row in rows}.values()))
-    ends = run.base_id, run.commit_id, run.machine
-    return plan_pairs(Question(*ends, run.suite, benchmark_set, Reason.EFFECT, MORE, run.metrics, run.priority))
+    ends = alert.before_id, alert.commit_id
+    return plan_pairs(
+        Question(*ends, run.machine, run.suite, benchmark_set, Reason.EFFECT, MORE, run.metrics, run.priority)
+    )
 
 
 def usual_run(cp: ChangePoint) -> Run | None:
@@ -147,7 +149,7 @@ def read_ended() -> None:
     for alert in waiting.alerts_with_unread_effects():
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
             for run in waiting.unread_effects().filter(base=alert.before_id, commit=alert.commit_id).order_by("pk"):
-                if more := None if is_counted(run) else plan_more(run):
+                if more := None if is_counted(run) else plan_more(alert, run):
                     AlertEvent.objects.filter(run=run, untold=True).update(run=more)
                 else:
                     read(alert, run)
