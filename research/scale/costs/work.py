@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.db.models import Max, QuerySet
 from django.test import Client
 
-from research.scale.costs import claimers, viewers, webhooks
+from research.scale.costs import claimers, tabs, viewers, webhooks
 from research.scale.costs.meter import Cost, cost_of, together
 from research.scale.histories.world import METRICS, golden
 from speedtrack.accounts import tokens as person_tokens
@@ -64,6 +64,7 @@ def measure() -> Iterable[WorkCost]:
     yield claims()
     yield race_of_claims()
     yield viewers_of_logs()
+    yield visitor_of_tabs()
     yield renewals()
     yield accepted("of 5 trials", trials=5, documents=50, budget_s=20)
     yield accepted("of 250 trials", trials=250, documents=8, budget_s=5)
@@ -122,6 +123,13 @@ def viewers_of_logs() -> WorkCost:
     )
     slow = found.beside.p50 > 2 * found.alone.p50
     return WorkCost(what, found.beside, result, "< 10% of a core, no claim delayed", found.share >= 0.1 or slow)
+
+
+def visitor_of_tabs() -> WorkCost:
+    cost = tabs.beside_tabs("/p/wide/sensitivity/")
+    slowest = max(cost.clock_ms)
+    what = f"claim beside a visitor with {tabs.TABS} tabs of a heavy page"
+    return WorkCost(what, cost, f"at most {slowest:.0f} ms", "< 250 ms", slowest >= 250)
 
 
 def renewals(calls: int = 50) -> WorkCost:
