@@ -123,9 +123,7 @@ def run_git(
 
     Split the output at "\\n" or NUL only: names and subjects may contain Unicode line breaks.
     """
-    out = run_git_raw(
-        *arguments, directory=directory, timeout_s=timeout_s, stdin=stdin.encode(), transport=transport
-    )
+    out = run_git_raw(*arguments, directory=directory, timeout_s=timeout_s, stdin=stdin.encode(), transport=transport)
     return out.decode("utf-8", "replace")
 
 
