@@ -8,6 +8,7 @@ from django.db.models import Prefetch, QuerySet
 from pydantic import Field
 
 from speedtrack.alerts.headlines import headline
+from speedtrack.alerts.hunks.findings import State, hunks_of
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.sizes import settling_verdicts
@@ -17,6 +18,7 @@ from speedtrack.judging.instructions import Work, is_time_only, sentences_of, wo
 from speedtrack.judging.layouts import layout_sentences
 from speedtrack.judging.verdicts import look_of_change, sign_of_change, way_of, words_of
 from speedtrack.judging.whole import whole_effect_of
+from speedtrack.projects.mirrors.hunks import Kind
 from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Whole
 from speedtrack.reports.projects import CommitDocument
 
@@ -196,6 +198,42 @@ class WholeEffectDocument(Document):
     words: Text
 
 
+class TriedHunkDocument(Document):
+    """A hunk of the named commit, or another change that it makes to a file as a whole."""
+
+    path: Text
+    kind: str = Field(description=f"`{'`, `'.join(Kind)}`")
+    number: int = Field(description="which piece of its file it is, from 1")
+    count: int = Field(description="of how many")
+    line: int = Field(description="where it begins in the commit's file; 0: it is no hunk")
+    before_line: int = Field(description="where it begins in the file before")
+    header: Text = Field(description="the line of code that git names beside it, usually the function's")
+    name: Text = Field(description="in words, such as `the second hunk of zmalloc.c`")
+    text: Text = Field(description="of a named hunk: the beginning of its lines")
+    instructions: float | None = Field(description="per request, that it adds by itself; null: not counted")
+    refusal: Text = Field(description="why the commit could not be counted without it")
+
+
+class HunkFindingDocument(Document):
+    """Which hunks of the named commit changed the instructions of a benchmark, by taking them back and counting."""
+
+    benchmark: Text
+    state: str = Field(description=f"`{'`, `'.join(State)}`")
+    sentence: Text
+    growth: float | None = Field(description="instructions per request that the whole commit adds")
+    explained: float | None = Field(description="those that the named hunks add together")
+    pieces: int = Field(description="how many hunks the commit has")
+    builds: int
+    budget: int = Field(description="builds, at most")
+    hunks: list[TriedHunkDocument] = Field(description="the named ones, in the order of the diff")
+    others: list[TriedHunkDocument] = Field(description="those that were also counted by themselves, or refused")
+
+    @classmethod
+    def of(cls, row: Any, **given: Any) -> Self:
+        parts = {name: list(map(TriedHunkDocument.of, getattr(row, name))) for name in ("hunks", "others")}
+        return super().of(row, **parts, **given)
+
+
 class AlertDetails(AlertDocument):
     """An alert with its history, and what counts of instructions say about it."""
 
@@ -212,6 +250,7 @@ class AlertDetails(AlertDocument):
     )
     function_tables: list[FunctionTableDocument] = Field(description="of counted changes that were counted again")
     whole_effect: WholeEffectDocument | None = Field(description="null: no single commit is named, or not asked for")
+    hunks: list[HunkFindingDocument] = Field(description="by benchmark; empty: the hunks of its commit are not tried")
     restoration: Text = Field(
         description="of an open alert of which some series are back on the old level: which are, and which are not"
     )
@@ -232,6 +271,7 @@ class AlertDetails(AlertDocument):
             layouts=layout_sentences(works),
             function_tables=list(map(FunctionTableDocument.of, counts.function_tables(changes))),
             whole_effect=WholeEffectDocument.of(whole) if whole else None,
+            hunks=list(map(HunkFindingDocument.of, hunks_of(row))),
             restoration=restoration_in_words(events),
             history=list(map(AlertEventDocument.of, events)),
             **facts_of(works),

@@ -8,7 +8,8 @@
 
 A kind without a share of its own goes with the pushes; a kind with a share of 0 goes when nothing else waits. Unless
 people say otherwise (``Machine.shares``), only settling suspicions has its own: SETTLING_PERCENT. Within a kind: heads,
-then the rest, profiles, what was put off and the end of a backlog, A/A runs. Of equal runs, that of the newest commit
+then the rest, profiles, what was put off and the end of a backlog, A/A runs. Hunks on trial have no kind: they go last
+of all. Of equal runs, that of the newest commit
 goes first. Outside of its windows a machine takes only what a person has asked for. The order depends on rows and
 the time alone: equal rows always give the same run.
 """
@@ -36,6 +37,7 @@ PRIORITY = {
     "profile": 60,
     "later": 50,
     "aa": 10,
+    "hunks": 5,
 }
 #: The kinds of work that share a machine's time, by the names of their priorities.
 KINDS = {
@@ -51,6 +53,7 @@ IN_WORDS = {
     "pulls": "pull requests",
     "backfill": "history",
     "aa": "A/A runs",
+    "hunks": "hunks on trial",
     "manual": "asked for by hand",
     "canary": "canary",
 }
@@ -128,9 +131,9 @@ def weights_of(machine: Machine) -> dict[str, float]:
 
 
 def spent_lately(machine: Machine, span: timedelta) -> dict[str, float]:
-    """Seconds that the machine spent within ``span`` on each kind of work, on requests of people, and on its canary."""
+    """Seconds that the machine spent within ``span`` on each kind of work, and on what has none (IN_WORDS)."""
     names = {PRIORITY[name]: kind for kind, among in KINDS.items() for name in among}
-    names |= {PRIORITY["manual"]: "manual", PRIORITY["canary"]: "canary"}
+    names |= {PRIORITY[name]: name for name in ("manual", "canary", "hunks")}
     spent_s = dict.fromkeys(IN_WORDS, 0.0)
     with connection.cursor() as cursor:
         cursor.execute(SPENT, [machine.pk, f"{span.total_seconds()} s"])
