@@ -12,12 +12,15 @@ from speedtrack.alerts.headlines import DirectionSummary
 from speedtrack.alerts.models import Alert, Mute
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
+from speedtrack.ground.texts.text import plain
 from speedtrack.judging.verdicts import SETTLED, look_of_change, sign_of_change, way_of
+from speedtrack.projects.mirrors.hunks import Hunk, Kind
 from speedtrack.projects.models import Project
 from speedtrack.web.addresses import alert_path, commit_path, project_path, timeline_path
 from speedtrack.web.drawing.small.excerpts import Excerpt
 from speedtrack.web.drawing.small.plots import Forest, Whisker
 from speedtrack.web.drawing.small.strips import ChangeStrip, SideStrips
+from speedtrack.web.forges import forge_of
 from speedtrack.web.pages.alerting.alert import AlertPage, Evidence
 from speedtrack.web.pages.alerting.alerts import ListedAlert
 from speedtrack.web.templatetags.show import ago, explained
@@ -25,6 +28,8 @@ from speedtrack.web.templatetags.tables import join
 from speedtrack.web.templatetags.verdicts import badge
 
 register = template.Library()
+
+SIGNED = {"+": "ins", "-": "del"}  #: elements of a hunk's lines, by their sign
 
 
 @register.simple_tag
@@ -132,6 +137,29 @@ def pair_rows(pairs: Sequence[tuple[float, float]], metric: Metric) -> SafeStrin
             for number, (before, after) in enumerate(pairs, start=1)
         ),
     )
+
+
+@register.simple_tag
+def patch_lines(lines: Sequence[tuple[str, str]]) -> SafeString:
+    """The lines of a hunk, each with its sign, as git shows them: added and removed ones are marked up as such."""
+    rows = ((SIGNED.get(sign, "span"), sign, plain(line)) for sign, line in lines)
+    marked = format_html_join("", "<{0}>{1}{2}\n</{0}>", rows)
+    return format_html('<pre class="patch" tabindex="0"><code>{}</code></pre>', marked)
+
+
+@register.simple_tag
+def hunk_place(alert: Alert, hunk: Hunk) -> SafeString:
+    """The file and line of a hunk, linked to the forge where it is known: a deleted file as it was before."""
+    is_gone = hunk.kind == Kind.DELETED
+    line = hunk.line or hunk.before_line
+    label = plain(f"{hunk.path}:{line}" if line else hunk.path)
+    forge = forge_of(alert.project.url)
+    if forge is None or hunk.kind == Kind.SUBMODULE:
+        return format_html("{}", label)
+    sha = alert.before.sha if is_gone else alert.commit.sha
+    last = hunk.line + max(hunk.lines, 1) - 1
+    address = forge.lines(sha, hunk.path, hunk.line, last) if hunk.line else forge.file(sha, hunk.path)
+    return format_html('<a href="{}" rel="noopener">{}</a>', address, label)
 
 
 @register.simple_tag
