@@ -175,7 +175,8 @@ def evidence_row(project: Project, around: dict[str, str], forest: Forest, evide
     query = urlencode({**around, "machine": cp.series.machine.name}, quote_via=quote)
     return format_html(
         '<tr><th scope="row"><a href="{}?{}">{}</a></th><td class="metric">{}</td><td class="number {}"><strong>{}'
-        '</strong></td><td class="plot">{}</td><td class="number soft">{}</td><td class="plot">{}</td><td>{}</td>'
+        '</strong><br><span class="soft small">{}</span></td><td class="plot">{}</td><td class="plot">{}</td>'
+        "<td>{}</td>"
         '<td class="verdict"><span class="badge {}">{}</span> <span class="small">{}</span> '
         '<span class="soft small">{}</span>{}</td></tr>',
         timeline_path(project.slug, cp.series.benchmark.name, cp.series.metric),
@@ -184,8 +185,8 @@ def evidence_row(project: Project, around: dict[str, str], forest: Forest, evide
         explained(f"metric {cp.series.metric}", cp.metric.title),
         look_of_change(cp),
         numbers.change(cp.ratio),
-        whisker(forest, evidence.whisker, way_of(cp.is_slowdown), evidence.summary),
         numbers.change_interval(cp.ratio, cp.low, cp.high),
+        whisker(forest, evidence.whisker, way_of(cp.is_slowdown), evidence.summary),
         excerpt(evidence.excerpt) if evidence.excerpt else "",
         cp.series.machine.name,
         badge(cp),

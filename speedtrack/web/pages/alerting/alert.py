@@ -14,7 +14,7 @@ from speedtrack.alerts.headlines import DirectionSummary, headline, summaries_of
 from speedtrack.alerts.hunks.findings import hunks_of
 from speedtrack.alerts.lines import lines, spreads
 from speedtrack.alerts.lines.lines import LinePoint
-from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, NoiseFloor, Verdict
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, HunkTrial, Mute, NoiseFloor, Verdict
 from speedtrack.alerts.pairs import counts, pairing
 from speedtrack.alerts.pairs.counts import FunctionTable
 from speedtrack.alerts.pairs.sizes import is_part_of
@@ -137,12 +137,13 @@ class AlertPage:
 
 @cache  # it takes longer to put together than to execute
 def known_alerts() -> QuerySet[Alert]:
-    """All alerts, with ``has_mutes`` and ``has_profiles``: whether the page has to look for any."""
+    """All alerts, with ``has_mutes``, ``has_profiles`` and ``has_trial``: whether the page has to look for any."""
     related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
     mutes = Mute.objects.in_force().filter(project=OuterRef("project"))
     profiled = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
-    alerts = Alert.objects.with_range().annotate(has_mutes=Exists(mutes), has_profiles=Exists(profiled))
-    return alerts.select_related(*related)
+    tried = HunkTrial.objects.filter(before=OuterRef("before"), commit=OuterRef("commit"))
+    has = {"has_mutes": Exists(mutes), "has_profiles": Exists(profiled), "has_trial": Exists(tried)}
+    return Alert.objects.with_range().annotate(**has).select_related(*related)
 
 
 def alert_or_404(pk: int) -> Alert:
@@ -196,7 +197,7 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
         is_time_only=is_time_only(works),
         layouts=layout_sentences(works, settled),
         function_tables=function_tables,
-        lines=lines_of_alert(alert, function_tables, hunks_of(alert)),
+        lines=lines_of_alert(alert, function_tables, hunks_of(alert) if getattr(alert, "has_trial", True) else []),
         narrowing=narrowed(alert, path, worst) if worst else None,
         people=list(triage.assignable(alert)[:200]) if can_decide else [],
         merge_targets=merge_targets_of(alert) if can_decide else [],
