@@ -23,7 +23,7 @@ from kombu import Queue
 
 from runners import probing
 from speedtrack.alerts.lines.waiting import alerts_with_unread_effects, runs_with_due_floors, unasked_machines
-from speedtrack.alerts.models import AlertEvent, Bisection, ChangePoint
+from speedtrack.alerts.models import AlertEvent, Bisection, ChangePoint, HunkTrial
 from speedtrack.celery import app, broker
 from speedtrack.ground.postgres import pgsession
 from speedtrack.ground.postgres.wakeups import CHANNEL
@@ -99,6 +99,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("detect", ChangePoint.objects.settling().exclude(Exists(under_way))),
         ("detect", ChangePoint.objects.ripe()),
         ("detect", Bisection.objects.ripe()),
+        ("detect", HunkTrial.objects.ripe()),
         ("detect", runs_with_due_floors()),
         ("detect", alerts_with_unread_effects()),
         ("calibrate", unasked_machines()),

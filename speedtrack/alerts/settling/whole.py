@@ -8,7 +8,6 @@ every alert waits for these.
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 from django.db.models import Count, Exists, OuterRef
 from django.db.models.functions import Now
@@ -37,7 +36,6 @@ from speedtrack.stats.comparing import compare, sequential
 FIRST, MORE, ROUNDS = sequential.FEWEST, 6, 3
 MOST_BENCHMARKS = 20
 LARGE = 0.05  # a change of this share is told before its whole effect is measured
-LATELY = timedelta(days=7)  # older alerts are not asked about
 
 Status = ChangePoint.Status
 Kind = AlertEvent.Kind
@@ -46,10 +44,8 @@ Kind = AlertEvent.Kind
 def ask() -> int:
     """Queue the pairs for each alert that names a commit, once for its two commits. Return the number of runs."""
     asked = Run.objects.filter(reason=Reason.EFFECT, base=OuterRef("before"), commit=OuterRef("commit"))
-    open_alerts = Alert.objects.naming_one().open().filter(status=Alert.Status.CONFIRMED, muted=False)
-    named = open_alerts.filter(~Exists(asked), created__gt=Now() - LATELY)
     count = 0
-    for alert in named.order_by("pk"):
+    for alert in Alert.objects.naming_lately().filter(~Exists(asked)).order_by("pk"):
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
             count += len(ask_about(alert))
     return count
