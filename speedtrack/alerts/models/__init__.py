@@ -3,8 +3,9 @@
 from speedtrack.alerts.models.alerts import Alert, AlertEvent
 from speedtrack.alerts.models.bisections import Bisection, BisectionAnswer
 from speedtrack.alerts.models.change_points import BestLevel, ChangePoint, Verdict, shares_commit
-from speedtrack.alerts.models.comparisons import CommitComparison
+from speedtrack.alerts.models.comparisons import ComparisonBatch
 from speedtrack.alerts.models.floors import NoiseFloor
+from speedtrack.alerts.models.hunks import HunkStep, HunkTrial
 from speedtrack.alerts.models.mutes import Mute
 from speedtrack.alerts.models.sensitivity import SeriesSensitivity
 
@@ -15,7 +16,9 @@ __all__ = [
     "Bisection",
     "BisectionAnswer",
     "ChangePoint",
-    "CommitComparison",
+    "ComparisonBatch",
+    "HunkStep",
+    "HunkTrial",
     "Mute",
     "NoiseFloor",
     "SeriesSensitivity",

@@ -7,7 +7,7 @@ from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 from django.utils.cache import patch_vary_headers
 
-DATA = ("application/json", "application/atom+xml", "text/csv", "text/plain")
+DATA = ("application/json", "application/atom+xml", "application/openmetrics-text", "text/csv", "text/plain")
 PAGE = "text/html"
 MUCH = 50_000  # bytes
 SECRET_ARGUMENTS = {"token", "code", "key"}  # of addresses
