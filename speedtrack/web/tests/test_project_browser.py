@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, expect
 from speedtrack.notices.models import Subscription
 from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
+from speedtrack.web.pages.project import filters, grid
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, watched
 from speedtrack.web.tests.test_triage_browser import log_in
 from speedtrack.web.tests.world import world
@@ -36,6 +37,27 @@ def test_the_page_follows_the_first_measurement(
     page.get_by_role("link", name="get-p1", exact=True).first.wait_for()
     expect(page.get_by_role("heading", name="What happens now")).to_have_count(0)
     assert complaints == []
+
+
+def test_rows_that_are_not_loaded_are_added_and_found(
+    live_server: Any, settings: Any, tmp_path: Path, chromium: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grid, "MOST", 1)
+    monkeypatch.setattr(filters, "MOST", 1)
+    world(settings, tmp_path).measure()
+    page = watched(chromium, 1280, [])
+    page.goto(f"{live_server.url}/p/kvd/")
+    names = page.locator("table.grid tr[data-name]")
+    expect(names).to_have_count(1)
+    page.locator("input[data-filter]").fill("set")
+    expect(page.get_by_role("link", name="set-p1", exact=True)).to_be_visible()
+    expect(names).to_have_count(1)
+    page.locator("input[data-filter]").fill("")
+    expect(page.get_by_role("link", name="get-p1", exact=True)).to_be_visible()
+    page.get_by_role("link", name="Show the next 1").click()
+    expect(names).to_have_count(2)
+    expect(page.get_by_role("link", name="set-p1", exact=True)).to_be_focused()
+    expect(page.locator(".morerows")).to_have_text("2 of 2 benchmarks")
 
 
 def test_the_bell_subscribes_and_ends_it(live_server: Any, settings: Any, tmp_path: Path, chromium: Browser) -> None:
