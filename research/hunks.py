@@ -1,7 +1,7 @@
 """Hunks on trial, tried: commits with planted work in some of their hunks, and whether these are named.
 
 python research/hunks.py SERVER [REPOSITORY] [--head HEAD] [--commits 10] [--seed 1] [--benchmark set-p1]
-                         [--make ARGUMENT ...]
+                         [--kinds KIND ...] [--make ARGUMENT ...]
 
 SERVER: sample, redis, valkey or memcached; REPOSITORY: its history (for the sample server: absent, it is written). Each
 commit changes five places of the sources of HEAD, drawn by lot: comments, functions that nobody calls, and, by kind,
@@ -266,7 +266,7 @@ def tried(options: argparse.Namespace, repository: Path, room: Path) -> Iterator
     bench = Bench(options.server, repository, room, options)
     print("| commit | guilty | named | alone refused | builds | result |\n|---|---|---|---|---|---|")
     for number in range(options.commits):
-        kind = KINDS[number % len(KINDS)]
+        kind = options.kinds[number % len(options.kinds)]
         before, commit = plant(Files(repository, options.head), options.server, kind, rng)
         pieces, evidence = search(bench, slug, before, commit)
         guilty = {index for index, piece in enumerate(pieces) if GUILTY in piece.text}
@@ -294,6 +294,7 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--benchmark", default="set-p1")
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
     parser.add_argument("--make", nargs="*", default=[])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="speedtrack-hunks-") as folder:
