@@ -103,7 +103,18 @@ INSTALLED_APPS = [
     "allauth.socialaccount.providers.openid_connect",
     "allauth.usersessions",
 ]
+# What runners' calls pass, of all below; one middleware sends the headers of four.
+RUNNERS_MIDDLEWARE = [
+    "speedtrack.web.requests.monitoring.Monitoring",
+    "speedtrack.web.requests.middleware.head_like_get",
+    "speedtrack.web.requests.middleware.headers_without_page",
+    "speedtrack.web.requests.middleware.reasons_of_refusals",
+    "speedtrack.web.requests.middleware.bounded_bodies",
+    "django.middleware.common.CommonMiddleware",
+    "speedtrack.web.requests.middleware.DatabaseAway",
+]
 MIDDLEWARE = [
+    "speedtrack.web.requests.runners.OwnWayOfRunners",
     # It counts every answer.
     "speedtrack.web.requests.monitoring.Monitoring",
     "speedtrack.web.requests.middleware.head_like_get",

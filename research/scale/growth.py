@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from research.scale.marks import read_part, write_part
+from speedtrack.http import webserver
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
 FIGURES, GROWTH = "figures", "growth"
@@ -29,7 +30,7 @@ KEPT_DAYS = {"trial": 90, "sample": 730}
 
 DISK_BYTES = 1e12
 WORKERS = 2  # processes that detect, as installed
-WEB_CONNECTIONS = 8  # of a web process: one of each of its threads
+WEB_CONNECTIONS = webserver.THREADS + webserver.PROMPT_THREADS  # of a web process
 OTHER_CONNECTIONS = 15  # of the dispatcher, the workers, superusers
 CONNECTIONS = 100  # max_connections, as PostgreSQL is installed
 PLANNING_S = 60
@@ -80,6 +81,7 @@ class Growth:
         return {
             "run": COMMITS,
             "measurement": documents * METRICS,
+            "comparison": documents * METRICS,
             "trial": documents * TRIALS,
             "sample": documents * METRICS * TRIALS,
         }
@@ -119,7 +121,7 @@ def digits(value: float) -> str:
 
 
 def needs(growth: Growth) -> str:
-    for_ever = growth.stored("run", 365) + growth.stored("measurement", 365)
+    for_ever = sum(growth.stored(what, 365) for what in growth.rows_a_day if what not in KEPT_DAYS)
     rows: list[tuple[str, float]] = [
         ("measurements per day", growth.rows_a_day["measurement"]),
         ("claims per second", COMMITS / DAY_S),
@@ -127,7 +129,7 @@ def needs(growth: Growth) -> str:
         ("renewals per second", 1 / RENEW_S),
         ("cores for claims, renewals and results", growth.api_cores),
         ("cores for detection", growth.detection_cores),
-        ("GB per year kept for ever: runs, measurements", for_ever / GB),
+        ("GB per year kept for ever: runs, measurements, comparisons", for_ever / GB),
         *((f"GB of {what}s, kept {days} days", growth.stored(what, days) / GB) for what, days in KEPT_DAYS.items()),
         (f"GB after {YEARS} years", growth.stored_in_all(YEARS) / GB),
         (f"runs queued by a push of {PUSH:,} commits", PUSH),

@@ -7,7 +7,7 @@ from research.scale.growth import DOCUMENT, FIGURES, GROWTH, Figures, Growth
 from research.scale.marks import read_part
 
 FOUND = Figures(
-    size={"run": 500, "measurement": 250, "trial": 800, "sample": 40},
+    size={"run": 500, "measurement": 250, "comparison": 40, "trial": 800, "sample": 40},
     cpu_ms={
         "claim over HTTP": 10,
         "renewal of a lease": 5,
@@ -28,7 +28,8 @@ def test_a_machine_needs_what_its_rows_and_calls_take() -> None:
     one = Growth(FOUND)
     assert one.stored("measurement", 365) == 40_000 * 365 * 250
     assert one.stored("trial", 365) == 25_000 * 90 * 800, "retention has deleted the older ones"
-    assert one.stored_in_all(1) == pytest.approx(365 * (100 * 500 + 40_000 * 250 + 200_000 * 40) + 25_000 * 90 * 800)
+    each_day = 100 * 500 + 40_000 * (250 + 40) + 200_000 * 40
+    assert one.stored_in_all(1) == pytest.approx(365 * each_day + 25_000 * 90 * 800)
     assert one.api_cores == pytest.approx((100 * 0.010 + 5760 * 0.005 + 5000 * 0.020) / 86_400)
     assert one.detection_cores == pytest.approx(40_000 * 0.002 / 86_400)
     assert one.planning_s == pytest.approx(1.024)

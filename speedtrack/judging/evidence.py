@@ -78,6 +78,8 @@ class StoredAnswer(NamedTuple):
     change: Answer | None
 
 
+FEW = 20  # series, of which batches are searched; of more, all batches of a commit are read
+OF_INITIALS = {answer[0]: answer for answer in ComparisonAnswer}
 PairsOfEnds = dict[tuple[Ends, int, str], tuple[Pair, ...]]  # by ends, benchmark and metric
 
 
@@ -118,13 +120,20 @@ KNOWN = lines.sql(f"""
         SELECT g.*, base.commit_id AS base_id
           FROM unnest(ARRAY(SELECT DISTINCT head_id FROM asked)) AS head (id)
     CROSS JOIN LATERAL (
-            SELECT k.commit_id AS head_id, s.machine_id, k.distance, array_agg(k.series_id) AS series,
-                   array_agg(k.answer::text) AS answers,
-                   ARRAY[array_agg(k.old), array_agg(k.ratio), array_agg(k.low), array_agg(k.high)] AS numbers
-              FROM alerts_commitcomparison k
+            SELECT head.id AS head_id, s.machine_id, k.distance, array_agg(k.series_id) AS series,
+                   array_agg(k.answer) AS answers,
+                   ARRAY[array_agg(k.old), array_agg(k.ratio)::text::float8[], array_agg(k.low)::text::float8[],
+                         array_agg(k.high)::text::float8[]] AS numbers
+              FROM (SELECT DISTINCT ON (e.series_id) e.*
+                      FROM alerts_comparisonbatch b
+                CROSS JOIN LATERAL unnest(b.series, b.distances, b.old, b.ratios, b.lows, b.highs,
+                                          string_to_array(b.answers, NULL))
+                           AS e (series_id, distance, old, ratio, low, high, answer)
+                     WHERE b.commit_id = head.id AND e.series_id IN (SELECT id FROM watched)
+                       AND ((SELECT count(*) > {FEW} FROM watched) OR b.series && ARRAY(SELECT id FROM watched))
+                  ORDER BY e.series_id, b.id DESC) k
               JOIN runs_series s ON s.id = k.series_id
-             WHERE k.commit_id = head.id AND k.series_id = ANY (ARRAY(SELECT id FROM watched))
-          GROUP BY k.commit_id, s.machine_id, k.distance OFFSET 0) g
+          GROUP BY s.machine_id, k.distance OFFSET 0) g
     CROSS JOIN LATERAL (
             SELECT p.commit_id
               FROM projects_position h
@@ -280,12 +289,12 @@ def stored_answers(rows: Iterable[Row], flagged: Iterable[Row], changes: Iterabl
         steps[series, head].append((width, Answer(ratio, low, high, ComparisonAnswer.DIFFERENT)))
     answers = {}
     for (base, head, distance, *series_ids), texts, columns in rows:
-        for series, text, old, ratio, low, high in zip(series_ids, texts, *columns, strict=True):
+        for series, initial, old, ratio, low, high in zip(series_ids, texts, *columns, strict=True):
             changes_here = steps.get((series, head), ())
             answers[TwoSides(series, base, head)] = StoredAnswer(
                 distance,
                 old,
-                Answer(ratio, low, high, text),
+                Answer(ratio, low, high, OF_INITIALS[initial]),
                 (series, head) in voided or (series, base) in voided,
                 next((step for width, step in reversed(changes_here) if width <= distance), None),
             )

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from django.conf import settings
+from django.db import DatabaseError
 from django.db.models import DateTimeField, Exists, ExpressionWrapper, QuerySet, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now, TruncDay
 
 from speedtrack.calls.spent import delete_spent
 from speedtrack.projects.models import Project
-from speedtrack.retention import pruning
+from speedtrack.retention import indexes, pruning
 from speedtrack.retention.models import Pruning
 from speedtrack.retention.policies import POLICIES, Policy
 
@@ -53,9 +54,18 @@ def prune_due() -> None:
             policies = [policy for policy in POLICIES.values() if policy.name not in finished]
             if all(prune_by_night(policy, lambda: time.monotonic() < until) for policy in policies):
                 delete_spent()
+                rebuild_if_sparse()
                 Pruning.objects.update_or_create(pk=Pruning.NIGHT, defaults={"done_at": Now()})
     except pruning.PruningUnderWay as e:
         log.info("%s", e)
+
+
+def rebuild_if_sparse() -> None:
+    try:
+        if indexes.rebuild_sparse():
+            log.info("the index of points was rebuilt")
+    except DatabaseError as e:  # it serves as it is; the next night tries again
+        log.warning("the index of points was not rebuilt: %s", str(e).strip())
 
 
 def prune_by_night(policy: Policy, go_on: Callable[[], bool]) -> bool:

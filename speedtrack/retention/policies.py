@@ -11,6 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import QuerySet
+from django.db.models.expressions import RawSQL
 
 from speedtrack.accounts.models import AuditEntry
 from speedtrack.projects.models import Delivery, Refusal
@@ -34,6 +35,20 @@ from speedtrack.runs.models import (
 
 Rows = QuerySet[Any]
 Ids = Sequence[int]
+
+# The rows of attempts, without those of the (attempt, benchmark) that are kept. Lateral: an index finds them.
+FREE = """
+    SELECT own.id
+      FROM unnest(%s::bigint[]) AS attempt (id)
+CROSS JOIN LATERAL ({rows} OFFSET 0) own
+      JOIN benchmarks_benchmark b ON b.id = own.benchmark_id
+     WHERE (attempt.id, b.name) NOT IN (SELECT * FROM unnest(%s::bigint[], %s::text[]))
+"""
+FREE_RESULTS = FREE.format(rows="SELECT r.id, r.benchmark_id FROM runs_result r WHERE r.attempt_id = attempt.id")
+FREE_MEASUREMENTS = FREE.format(
+    rows="SELECT m.id, s.benchmark_id FROM runs_measurement m JOIN runs_series s ON s.id = m.series_id"
+    " WHERE m.attempt_id = attempt.id"
+)
 
 
 @dataclass(frozen=True)
@@ -124,24 +139,22 @@ def documents() -> Rows:
     return Result.objects.filter(documents__isnull=False)
 
 
-def free_results(attempts: Ids) -> list[int]:
-    benchmarks = kept.held_benchmarks(attempts)
-    rows = Result.objects.filter(attempt__in=attempts).values_list("pk", "attempt", "benchmark__name")
-    return [pk for pk, attempt, benchmark in rows if (attempt, benchmark) not in benchmarks]
-
-
 def free_documents(attempts: Ids) -> list[Rows]:
-    return [documents().filter(pk__in=free_results(attempts))]
+    return [documents().filter(pk__in=free_rows(FREE_RESULTS, attempts, kept.held_benchmarks(attempts)))]
 
 
 def free_samples(attempts: Ids) -> list[Rows]:
-    benchmarks = kept.held_benchmarks(attempts)
-    rows = Measurement.objects.filter(attempt__in=attempts).values_list("pk", "attempt", "series__benchmark__name")
-    measurements = [pk for pk, attempt, benchmark in rows if (attempt, benchmark) not in benchmarks]
+    held = kept.held_benchmarks(attempts)
     return [
-        Trial.objects.filter(result__in=free_results(attempts)),
-        Samples.objects.filter(measurement__in=measurements),
+        Trial.objects.filter(result__in=free_rows(FREE_RESULTS, attempts, held)),
+        Samples.objects.filter(measurement__in=free_rows(FREE_MEASUREMENTS, attempts, held)),
     ]
+
+
+def free_rows(query: str, attempts: Ids, held: set[tuple[int, str]]) -> RawSQL:
+    """A subquery of the ids, as an attempt may have thousands of rows. ``held``: (attempt id, benchmark name)."""
+    columns = [list(column) for column in zip(*held, strict=True)] or [[], []]
+    return RawSQL(query, [list(attempts), *columns])  # noqa: S611 - constants
 
 
 def raw_samples(attempts: Rows) -> list[Rows]:

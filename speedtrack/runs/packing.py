@@ -6,6 +6,7 @@ change that file: what was packed with it could no longer be read.
 """
 
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 TYPICAL = Path(__file__).with_name("typical_trial.json").read_bytes().strip()
 LEVEL = 6
+FIRST_KEY = re.compile(rb'\{"trial":(\d+)[,}]')
 PIECE = 64 * 1024  # bytes that are unpacked at once
 
 
@@ -24,6 +26,16 @@ def pack(documents: Iterable[Mapping[str, Any]]) -> bytes:
 
 def unpack(packed: bytes) -> Iterator[dict[str, Any]]:
     """Yield the documents in order, unpacking only as far as they are asked for."""
+    return map(json.loads, lines_of(packed))
+
+
+def trial_numbers(packed: bytes) -> list[int]:
+    """The numbers of the trials. The documents are unpacked but not parsed: the check sum vouches for the rest."""
+    keys = map(FIRST_KEY.match, lines_of(packed))
+    return [int(key[1]) for key in keys if key]
+
+
+def lines_of(packed: bytes) -> Iterator[bytes]:
     unpacker = zlib.decompressobj(zdict=TYPICAL)
     tail = b""
     while not unpacker.eof:
@@ -32,4 +44,4 @@ def unpack(packed: bytes) -> Iterator[dict[str, Any]]:
         if not (piece or packed or unpacker.eof):
             raise ValueError("the documents of trials end too early")
         *lines, tail = (tail + piece).split(b"\n")
-        yield from map(json.loads, lines)
+        yield from lines

@@ -26,7 +26,7 @@ def poll() -> None:
 
 def look(project: Project) -> None:
     pushes.look_for_news(project)
-    comparing.forget_patches(project)
+    comparing.tidy_mirror(project)
     commits.forget_commits(project)
 
 

@@ -14,11 +14,12 @@ import subprocess
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from django.apps import apps
 from django.conf import settings
@@ -32,11 +33,14 @@ from speedtrack.ground.secrets.sealed import KeyLost, SealedField
 from speedtrack.monitoring.health import missing_migrations, own_migrations
 from speedtrack.processes import wheels
 
+Answer = TypeVar("Answer")
 SCHEMA = "speedtrack.backup/1"
 MANIFEST, DUMP, SUITES = "manifest.json", "database.dump", "suites/"
 NOT_OF_LIBPQ = {"pool", "isolation_level", "server_side_binding", "assume_role", "cursor_factory", "context"}
 PROGRAMS_OF_DEBIAN = Path("/usr/lib/postgresql")
 CHUNK = 1024 * 1024
+# Of what takes most room, little becomes smaller by better compression: it is packed already, or fractions.
+DUMPED = ("--format=custom", "--compress=1", "--no-owner", "--no-privileges")
 LOCK_WAIT = "--lock-wait-timeout=30s"  # a migration blocks it, and must not wait for a whole dump either
 #: Settings of sessions that a newer pg_restore sets, but no older server has.
 UNKNOWN_TO_OLDER = frozenset({b"SET transaction_timeout = 0;"})
@@ -92,19 +96,31 @@ def back_up(file: Path) -> BackupManifest:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             cursor.execute("SELECT pg_export_snapshot()")
             (snapshot,) = cursor.fetchone()
-            arguments = ["--format", "custom", "--no-owner", "--no-privileges", "--snapshot", snapshot, LOCK_WAIT]
-            with archive.open(DUMP, "w", force_zip64=True) as target:
+            arguments = [*DUMPED, "--snapshot", snapshot, LOCK_WAIT]
+            with in_background(digests, cursor) as tables, archive.open(DUMP, "w", force_zip64=True) as target:
                 pass_on([dump, *arguments, *address()], target)
             manifest = BackupManifest(
                 made_at=datetime.now(UTC).isoformat(timespec="seconds"),
                 postgresql=server_version(),
                 migrations=sorted(map(list, MigrationRecorder(connection).applied_migrations())),
-                tables=digests(cursor),
+                tables=tables.result(),
             )
         for suite in sorted(settings.SUITES.glob("*.toml")):
             archive.write(suite, f"{SUITES}{suite.name}", zipfile.ZIP_DEFLATED)
         archive.writestr(MANIFEST, json.dumps(asdict(manifest), indent=1), zipfile.ZIP_DEFLATED)
     return manifest
+
+
+@contextlib.contextmanager
+def in_background(work: Callable[[Any], Answer], cursor: Any) -> Iterator[Future[Answer]]:
+    """Let a thread work with a cursor during the block, at whose end it is done, or given up if the block fails."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work, cursor)
+        try:
+            yield future
+        except BaseException:
+            cursor.connection.cancel_safe()
+            raise
 
 
 def restore(file: Path, replace: bool = False) -> RestoredBackup:

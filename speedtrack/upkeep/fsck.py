@@ -17,10 +17,11 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Branch, Position
+from speedtrack.runs import packing
 from speedtrack.runs.models import ACTIVE, Attempt, Build, Canary, Measurement, Result, Run, Samples, Status, Trial
 
 CHUNK = 20_000  # rows read by one statement
-FEW = 100  # results whose documents are in memory at once
+FEW = 500  # attempts or results, each of which has many rows or large ones
 MOST = 100  # faults that one check reports; the others are counted
 
 # In a range of attempts: those that did not succeed but have visible measurements, and those that succeeded as the
@@ -84,9 +85,10 @@ STRANGERS = """
       JOIN runs_measurement m ON m.attempt_id = r.attempt_id AND m.side = r.side
       JOIN runs_series line ON line.id = m.series_id AND line.benchmark_id = r.benchmark_id
       JOIN runs_samples s ON s.measurement_id = m.id
+CROSS JOIN LATERAL (SELECT ARRAY(SELECT t.number FROM runs_trial t WHERE t.result_id = r.id) AS numbers OFFSET 0) own
 CROSS JOIN LATERAL unnest(s.values) WITH ORDINALITY AS u (value, place)
      WHERE r.id BETWEEN %(first)s AND %(last)s AND r.documents IS NOT NULL AND u.value IS NOT NULL
-       AND NOT EXISTS (SELECT FROM runs_trial t WHERE t.result_id = r.id AND t.number = u.place - 1)
+       AND u.place - 1 <> ALL (own.numbers)
   GROUP BY r.id, m.id
   ORDER BY m.id DESC
 """
@@ -94,30 +96,35 @@ CROSS JOIN LATERAL unnest(s.values) WITH ORDINALITY AS u (value, place)
 
 # For a range of attempts that succeeded: each benchmark and side of the run's set that lacks the result, the build, all
 # measurements, or the samples of only some measurements. Retention deletes either all of an attempt or nothing, and the
-# samples of all metrics of a benchmark.
+# samples of all metrics of a benchmark. Each measurement is read once, whatever number of benchmarks its attempt has.
 INCOMPLETE = """
-    SELECT r.id, a.id, b.name, sides.side, each.has_result, each.has_build, each.metrics, each.sampled
-      FROM runs_attempt a
-      JOIN runs_run r ON r.id = a.run_id AND r.lease_token = a.token
-      JOIN benchmarks_setmember own ON own.benchmark_set_id = r.benchmark_set_id
-      JOIN benchmarks_benchmark b ON b.id = own.benchmark_id
-CROSS JOIN (VALUES ('head'), ('base')) AS sides (side)
-CROSS JOIN LATERAL (
-        SELECT EXISTS (SELECT FROM runs_result x
-                        WHERE x.attempt_id = a.id AND x.benchmark_id = b.id AND x.side = sides.side) AS has_result,
-               EXISTS (SELECT FROM runs_build x WHERE x.attempt_id = a.id AND x.side = sides.side) AS has_build,
-               count(*) AS metrics, count(s.measurement_id) AS sampled
+      WITH attempt AS MATERIALIZED (
+        SELECT a.id, a.postponed, a.out_of_reach, r.id AS run_id, r.benchmark_set_id, r.base_id
+          FROM runs_attempt a
+          JOIN runs_run r ON r.id = a.run_id AND r.lease_token = a.token
+         WHERE a.id BETWEEN %(first)s AND %(last)s AND a.outcome = 'succeeded' AND r.status = 'succeeded'
+           AND r.linked_id IS NULL AND r.imported_id IS NULL AND r.reason <> 'profile'
+           AND (EXISTS (SELECT FROM runs_result x WHERE x.attempt_id = a.id)
+                OR EXISTS (SELECT FROM runs_measurement x WHERE x.attempt_id = a.id))),
+           measured AS MATERIALIZED (
+        SELECT m.attempt_id, line.benchmark_id, m.side, count(*) AS metrics, count(s.measurement_id) AS sampled
           FROM runs_measurement m
-          JOIN runs_series line ON line.id = m.series_id AND line.benchmark_id = b.id
+          JOIN runs_series line ON line.id = m.series_id
      LEFT JOIN runs_samples s ON s.measurement_id = m.id
-         WHERE m.attempt_id = a.id AND m.side = sides.side) each
-     WHERE a.id BETWEEN %(first)s AND %(last)s AND a.outcome = 'succeeded' AND r.status = 'succeeded'
-       AND r.linked_id IS NULL AND r.imported_id IS NULL AND r.reason <> 'profile'
-       AND (sides.side = 'head' OR r.base_id IS NOT NULL)
-       AND NOT jsonb_exists(a.postponed, b.name) AND NOT jsonb_exists(a.out_of_reach, b.name)
-       AND (EXISTS (SELECT FROM runs_result x WHERE x.attempt_id = a.id)
-            OR EXISTS (SELECT FROM runs_measurement x WHERE x.attempt_id = a.id))
-       AND (NOT each.has_result OR NOT each.has_build OR each.metrics = 0
+         WHERE m.attempt_id BETWEEN %(first)s AND %(last)s
+      GROUP BY m.attempt_id, line.benchmark_id, m.side)
+    SELECT a.run_id, a.id, b.name, sides.side, result.id IS NOT NULL, build.id IS NOT NULL,
+           coalesce(each.metrics, 0), coalesce(each.sampled, 0)
+      FROM attempt a
+      JOIN benchmarks_setmember own ON own.benchmark_set_id = a.benchmark_set_id
+      JOIN benchmarks_benchmark b ON b.id = own.benchmark_id
+      JOIN (VALUES ('head'), ('base')) AS sides (side) ON sides.side = 'head' OR a.base_id IS NOT NULL
+ LEFT JOIN measured each ON each.attempt_id = a.id AND each.benchmark_id = b.id AND each.side = sides.side
+ LEFT JOIN runs_result result
+        ON result.attempt_id = a.id AND result.benchmark_id = b.id AND result.side = sides.side
+ LEFT JOIN runs_build build ON build.attempt_id = a.id AND build.side = sides.side
+     WHERE NOT jsonb_exists(a.postponed, b.name) AND NOT jsonb_exists(a.out_of_reach, b.name)
+       AND (result.id IS NULL OR build.id IS NULL OR each.metrics IS NULL
             OR (each.sampled > 0 AND each.sampled < each.metrics))
   ORDER BY a.id, b.name, sides.side
 """
@@ -294,7 +301,8 @@ def find_wrong_summaries(check: Check) -> Iterator[str]:
 
 def find_wrong_trials(check: Check) -> Iterator[str]:
     for ids in chunks(Result, FEW):
-        rows = list(Result.objects.filter(pk__range=tuple(ids.values()), documents__isnull=False).order_by("pk"))
+        results = Result.objects.filter(pk__range=tuple(ids.values()), documents__isnull=False)
+        rows = list(results.only("attempt", "documents").order_by("pk"))
         check.seen += len(rows)
         strangers = {result: (measurement, positions) for result, measurement, positions in rows_of(STRANGERS, ids)}
         trials: dict[int, list[int]] = defaultdict(list)
@@ -313,7 +321,7 @@ def find_wrong_trials(check: Check) -> Iterator[str]:
 
 
 def find_incomplete_runs(check: Check) -> Iterator[str]:
-    for ids in chunks(Attempt):
+    for ids in chunks(Attempt, FEW):
         check.seen += Attempt.objects.filter(pk__range=tuple(ids.values()), outcome=Status.SUCCEEDED).count()
         for run, attempt, benchmark, side, *columns in rows_of(INCOMPLETE, ids):
             yield (
@@ -345,7 +353,7 @@ def find_broken_logs(check: Check) -> Iterator[str]:
 def wrong_documents(result: Result, trials: list[int]) -> str:
     """The contradiction between a result's documents and trials; empty without one, or if retention deleted those."""
     try:
-        documents = [document["trial"] for document in result.unpacked()]
+        documents = packing.trial_numbers(bytes(result.documents or b""))
     except Exception as e:  # any fault of the bytes
         return f"the documents of its trials cannot be read ({type(e).__name__}: {e})"
     if not trials or documents == trials:
@@ -355,11 +363,8 @@ def wrong_documents(result: Result, trials: list[int]) -> str:
 
 def find_lost_changes(check: Check) -> Iterator[str]:
     """Open change points and alerts whose range is on none of their branches any more."""
-    live = Branch.objects.filter(deleted_at=None)
-    branches = live.filter(
-        Exists(Position.objects.filter(branch=OuterRef("pk"), commit=OuterRef(OuterRef("before")))),
-        Exists(Position.objects.filter(branch=OuterRef("pk"), commit=OuterRef(OuterRef("commit")))),
-    )
+    begins = Position.objects.filter(branch__deleted_at=None, commit=OuterRef("before"))
+    branches = begins.filter(branch__positions__commit=OuterRef("commit"))
     points = ChangePoint.objects.filter(status__in=ChangePoint.OPEN).select_related("commit", "series__benchmark")
     alerts = Alert.objects.open().select_related("commit")
     check.seen = points.count() + alerts.count()

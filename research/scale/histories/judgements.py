@@ -1,13 +1,17 @@
 """What detection keeps about measurements: the comparison of each with the one before it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from research.scale.histories.copying import Array, Column, constant, copy_columns, floats, integers
+from research.scale.histories.copying import Array, copy_rows
 from research.scale.histories.world import Story
+from speedtrack.alerts.detection.detection import TOGETHER
 
 SPREAD, SMALLEST = 0.01, 0.03  # of the intervals, and the smallest change that matters: about those of the suite
+COLUMNS = "commit_id, series, distances, old, ratios, lows, highs, answers"
 
 
 def compare(story: Story, positions: Sequence[int], series: Array, medians: Array) -> None:
@@ -15,24 +19,19 @@ def compare(story: Story, positions: Sequence[int], series: Array, medians: Arra
 
     ``medians``: one row for each position; ``series``: the ids of its columns.
     """
-    old = medians[:-1].ravel()
-    ratios = medians[1:].ravel() / old
-    rows = medians[0].size
-    commits = np.repeat(story.commits[np.asarray(positions[1:])], rows)
-    of_series = np.tile(series.ravel(), len(positions) - 1)
-    distances = np.repeat(np.diff(positions), rows)
-    low, high = ratios * (1 - SPREAD), ratios * (1 + SPREAD)
-    different = np.abs(np.log(ratios)) > SMALLEST
-    same = (np.log(low) > -SMALLEST) & (np.log(high) < SMALLEST)
-    for answer, chosen in (("different", different), ("same", same), ("unknown", ~different & ~same)):
-        columns: dict[str, Column] = {
-            "commit_id": integers(commits[chosen]),
-            "series_id": integers(of_series[chosen]),
-            "distance": Column(">i2", distances[chosen]),
-            "old": floats(old[chosen]),
-            "ratio": floats(ratios[chosen]),
-            "low": floats(low[chosen]),
-            "high": floats(high[chosen]),
-            "answer": constant(answer.encode()),
-        }
-        copy_columns("alerts_commitcomparison", columns, int(chosen.sum()))
+    copy_rows("alerts_comparisonbatch", COLUMNS, batches(story, positions, series, medians))
+
+
+def batches(story: Story, positions: Sequence[int], series: Array, medians: Array) -> Iterator[tuple[Any, ...]]:
+    """A row for each commit and TOGETHER of the series."""
+    levels, ids = medians.reshape(len(medians), -1), series.ravel().tolist()
+    for (before, after), (old, new) in zip(pairwise(positions), pairwise(levels), strict=True):
+        ratios = new / old
+        low, high = ratios * (1 - SPREAD), ratios * (1 + SPREAD)
+        same = (np.log(low) > -SMALLEST) & (np.log(high) < SMALLEST)
+        answers = np.where(np.abs(np.log(ratios)) > SMALLEST, "d", np.where(same, "s", "u"))
+        for begin in range(0, len(ids), TOGETHER):
+            part = slice(begin, begin + TOGETHER)
+            columns = [column[part].tolist() for column in (old, ratios, low, high)]
+            distances = [after - before] * len(ids[part])
+            yield int(story.commits[after]), ids[part], distances, *columns, "".join(answers[part])

@@ -15,6 +15,7 @@ from speedtrack.projects.mirrors.hunks import name_of
 from speedtrack.stats.comparing import delta
 from speedtrack.stats.comparing.delta import Pieces, Progress
 
+MOST_HUNKS = 20  # of a finding: a budget that ends early leaves thousands
 NAMED = 3  # more hunks than this are not named one by one in a sentence
 NEARLY_ALL = 0.02  # of a change, by which "all of it" may be missed or exceeded
 
@@ -61,8 +62,9 @@ class HunkFinding:
     """What is known about the hunks of a commit for one benchmark.
 
     ``growth``: the instructions per request that the whole commit adds; None until they were counted. ``explained``:
-    those that the named ``hunks`` add together. ``others``: those that were also counted by themselves, or refused.
-    Hunks are in the order of the diff. ``pieces``: how many the commit has in all. ``builds``: so far, of ``budget``.
+    those that the named ``hunks`` add together; of these, ``hunks`` has the first MOST_HUNKS. ``others``: those that
+    were also counted by themselves, or refused. Hunks are in the order of the diff. ``pieces``: how many the commit has
+    in all. ``builds``: so far, of ``budget``.
     """
 
     benchmark: str
@@ -155,7 +157,7 @@ def finding_of(evidence: Evidence) -> HunkFinding:
         sentence=f"{evidence.benchmark}: {sentence_of(evidence)}",
         growth=evidence.growth,
         explained=evidence.growths.get(evidence.named),
-        hunks=tuple(hunk for hunk in tried if hunk.is_named),
+        hunks=tuple(hunk for hunk in tried if hunk.is_named)[:MOST_HUNKS],
         others=tuple(h for h in tried if not h.is_named and (h.refusal or h.instructions is not None)),
         pieces=len(evidence.pieces),
         builds=len(evidence.steps),

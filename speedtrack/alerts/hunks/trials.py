@@ -13,7 +13,7 @@ Its runs go when nothing else waits for their machine. What they build is code o
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
@@ -23,7 +23,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from speedtrack.alerts.hunks.commits import commit_without
-from speedtrack.alerts.hunks.findings import Evidence, HunkFinding, State, evidence_of, findings_of
+from speedtrack.alerts.hunks.findings import MOST_HUNKS, Evidence, HunkFinding, State, evidence_of, findings_of
 from speedtrack.alerts.lines.trouble import DATABASE_AWAY
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, HunkStep, HunkTrial
 from speedtrack.alerts.pairs import pairing
@@ -33,7 +33,7 @@ from speedtrack.benchmarks.storing import store_set
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.mirrors import hunks
 from speedtrack.projects.mirrors.hunks import Hunk
-from speedtrack.runs.models import Build, Reason, Run, Side, Status
+from speedtrack.runs.models import IN_SERVICE, Build, Machine, Reason, Run, Side, Status
 from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import queue
 from speedtrack.stats.comparing.delta import Pieces
@@ -121,7 +121,11 @@ def go_on(trial: HunkTrial) -> None:
     for indexes in wanted:
         plan(trial, pieces, sorted(indexes))
     if not wanted:
-        trial.texts = {str(index): pieces[index].text[:LONGEST_TEXT] for each in evidence for index in named(each)}
+        trial.texts = {
+            str(index): pieces[index].text[:LONGEST_TEXT]
+            for each in evidence
+            for index in sorted(each.progress.smallest or ())[:MOST_HUNKS]
+        }
         trial.save(update_fields=["texts"])
         end(trial)
 
@@ -132,17 +136,14 @@ def facts_of(piece: Hunk) -> dict[str, Any]:
     return {"kind": piece.kind.value} | {name: getattr(piece, name) for name in names}
 
 
-def named(evidence: Evidence) -> Iterable[int]:
-    return evidence.progress.smallest or ()
-
-
 def why_not_countable(trial: HunkTrial) -> str:
     """Why nothing more is counted; empty if something can be."""
     if not Alert.objects.open().filter(before=trial.before, commit=trial.commit).exists():
         return "no open alert names the commit any more"
     if trial.project.untracked_at is not None:
         return f"{trial.project.name} is no longer tracked"
-    return f"{trial.machine} is retired" if trial.machine.retired_at is not None else ""
+    is_in_service = Machine.objects.filter(IN_SERVICE, pk=trial.machine_id).exists()
+    return "" if is_in_service else f"{trial.machine} is not in service"
 
 
 def wanted_sets(evidence: Sequence[Evidence]) -> list[Pieces]:

@@ -14,10 +14,16 @@ from django.db import connection
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.effects import EffectsOfProjects
-from speedtrack.alerts.models import CommitComparison
+from speedtrack.alerts.models import ComparisonBatch
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.runs.models import Series
-from speedtrack.stats.comparing.compare import Comparison, IndependentSets, compare_exact, compare_many
+from speedtrack.stats.comparing.compare import (
+    Comparison,
+    ComparisonAnswer,
+    IndependentSets,
+    compare_exact,
+    compare_many,
+)
 
 REACH = 500  # commits that are searched for the one measured before
 AT_ONCE = 2000  # comparisons
@@ -64,6 +70,14 @@ CROSS JOIN LATERAL (
                     WHERE m.series_id = changed.series_id AND m.commit_id = changed.commit_id AND IS_POINT)
 """)
 
+# Batches of these commits of which each series is compared anew.
+REPLACED = """
+    DELETE FROM alerts_comparisonbatch b
+     WHERE b.commit_id = ANY (%s::int[])
+       AND NOT EXISTS (SELECT FROM unnest(b.series) AS own (id)
+                        WHERE (b.commit_id, own.id) NOT IN (SELECT * FROM unnest(%s::int[], %s::int[])))
+"""
+
 Place = tuple[int, int]  # series and commit
 
 
@@ -100,7 +114,7 @@ class Sides(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The columns of a CommitComparison that hold its result."""
+    """The result of a comparison."""
 
     ratio: float
     low: float
@@ -142,21 +156,27 @@ def store(neighbours: Sequence[tuple[Neighbours, Series, float]]) -> None:
             for (_, series, smallest), both in zip(neighbours, sides, strict=True)
         ]
     )
-    rows = [
-        CommitComparison(
-            commit_id=pair.commit_id,
-            series_id=pair.series_id,
-            distance=pair.distance,
-            old=old.value,
-            **answer._asdict(),
-        )
-        for (pair, _, _), (old, _), answer in zip(neighbours, sides, answers, strict=True)
-    ]
-    CommitComparison.objects.bulk_create(
-        rows,
-        update_conflicts=True,
-        unique_fields=["commit", "series"],
-        update_fields=["distance", "old", *Answer._fields],
+    rows: dict[int, list[tuple[Neighbours, float, Answer]]] = defaultdict(list)
+    for (pair, _, _), (old, _), answer in zip(neighbours, sides, answers, strict=True):
+        rows[pair.commit_id].append((pair, old.value, answer))
+    places = [(pair.commit_id, pair.series_id) for pair, _, _ in neighbours]
+    with connection.cursor() as cursor:
+        cursor.execute(REPLACED, [list(rows), *map(list, zip(*places, strict=True))])
+    ComparisonBatch.objects.bulk_create([batch_of(commit, of_commit) for commit, of_commit in rows.items()])
+
+
+def batch_of(commit: int, rows: Sequence[tuple[Neighbours, float, Answer]]) -> ComparisonBatch:
+    """The batch of a commit. ``rows``: with each pair of commits the old value and the answer."""
+    answers = [answer for _, _, answer in rows]
+    return ComparisonBatch(
+        commit_id=commit,
+        series=[pair.series_id for pair, _, _ in rows],
+        distances=[pair.distance for pair, _, _ in rows],
+        old=[old for _, old, _ in rows],
+        ratios=[answer.ratio for answer in answers],
+        lows=[answer.low for answer in answers],
+        highs=[answer.high for answer in answers],
+        answers="".join(answer.answer[0] for answer in answers),
     )
 
 
@@ -214,7 +234,7 @@ def compare_values(pair: Sides) -> Comparison:
 
 def by_summaries(old: MeasuredCommit, new: MeasuredCommit) -> Answer:
     """The ratio of two medians, with the widest interval that their own intervals allow."""
-    unknown = CommitComparison.Answer.UNKNOWN
+    unknown = ComparisonAnswer.UNKNOWN
     if min(old.low, new.low) <= 0:
         comparison = compare_exact(old.value, new.value, smallest_effect=0)
         return Answer(comparison.ratio, comparison.ratio, comparison.ratio, unknown)

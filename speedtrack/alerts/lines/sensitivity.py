@@ -20,7 +20,7 @@ from speedtrack.alerts.models import ChangePoint, NoiseFloor, SeriesSensitivity
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series, Trial
-from speedtrack.stats.changes.explain import smallest_visible_change
+from speedtrack.stats.changes.explain import LevelLine, smallest_visible_changes
 from speedtrack.stats.noise.noise import LineNoise, line_noise
 
 COMMITS = 100  # the newest of the branch, by which a series is judged
@@ -86,12 +86,12 @@ def judged_rows(project_id: int, series: Sequence[Series], effects: EffectsOfPro
         points[point.series_id].append(point)
     paired, levels = paired_noise(points), level_starts(points, branch)
     by_id = {member.pk: member for member in series}
-    rows = []
-    for pk, series_points in points.items():
-        row = judge_line(by_id[pk], on_one_level(series_points, levels[pk]), effects.of(by_id[pk]))
-        row.position = series_points[-1].position
-        row.paired, row.aa_runs, row.aa_different = paired.get(pk, PairedNoise())
-        rows.append(row)
+    rows = judge_lines(
+        [(by_id[pk], on_one_level(own, levels[pk]), effects.of(by_id[pk])) for pk, own in points.items()]
+    )
+    for row in rows:
+        row.position = points[row.series_id][-1].position
+        row.paired, row.aa_runs, row.aa_different = paired.get(row.series_id, PairedNoise())
     noisy = [row for row in rows if row.too_noisy]
     flags = FlagCounts([row.series for row in noisy], [p for row in noisy for p in points[row.series_id]])
     for row in noisy:
@@ -142,18 +142,19 @@ def on_one_level(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
     return scaled
 
 
-def judge_line(series: Series, points: list[LinePoint], smallest_effect: float) -> SeriesSensitivity:
-    """The sensitivity of a series, from clean points on one level."""
-    level, error = logarithms(points)
-    noise = line_noise(level, error)
-    visible = smallest_visible_change(level, error, smallest_effect=smallest_effect)
-    return SeriesSensitivity(
-        series=series,
-        points=len(points),
-        smallest_effect=smallest_effect,
-        **(vars(noise) if noise else {}),
-        **({"visible": visible.smallest, "visible_within": visible.after} if visible else {}),
-    )
+def judge_lines(measured: Sequence[tuple[Series, list[LinePoint], float]]) -> list[SeriesSensitivity]:
+    """The sensitivity of series, from the clean points on one level of each, and its smallest effect."""
+    levels = [LevelLine(*logarithms(points), effect) for _, points, effect in measured]
+    return [
+        SeriesSensitivity(
+            series=series,
+            points=len(line.level),
+            smallest_effect=line.smallest_effect,
+            **(vars(noise) if (noise := line_noise(line.level, line.error)) else {}),
+            **({"visible": visible.smallest, "visible_within": visible.after} if visible else {}),
+        )
+        for (series, _, _), line, visible in zip(measured, levels, smallest_visible_changes(levels), strict=True)
+    ]
 
 
 def logarithms(points: Iterable[LinePoint]) -> tuple[list[float], list[float]]:

@@ -3,7 +3,7 @@
 from speedtrack.alerts.models.alerts import Alert, AlertEvent
 from speedtrack.alerts.models.bisections import Bisection, BisectionAnswer
 from speedtrack.alerts.models.change_points import BestLevel, ChangePoint, Verdict, shares_commit
-from speedtrack.alerts.models.comparisons import CommitComparison
+from speedtrack.alerts.models.comparisons import ComparisonBatch
 from speedtrack.alerts.models.floors import NoiseFloor
 from speedtrack.alerts.models.hunks import HunkStep, HunkTrial
 from speedtrack.alerts.models.mutes import Mute
@@ -16,7 +16,7 @@ __all__ = [
     "Bisection",
     "BisectionAnswer",
     "ChangePoint",
-    "CommitComparison",
+    "ComparisonBatch",
     "HunkStep",
     "HunkTrial",
     "Mute",

@@ -1,36 +1,30 @@
 """What each measured commit did against the one before it."""
 
-from typing import ClassVar
-
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from speedtrack.ground.postgres.reals import RealField
 from speedtrack.projects.models import Commit
-from speedtrack.runs.models import Series
 
 
-class CommitComparison(models.Model):
-    """A commit against the last clean one before it that the series measured, ``distance`` commits back.
+class ComparisonBatch(models.Model):
+    """A commit in series that were compared at once, each against the last clean commit before it that it measured.
 
-    Positions count along first parents from the root, so this is the same on every branch. ``old``: the value of that
-    commit, in the metric's unit; ``ratio`` is new / old with its 95% interval.
+    The columns have an element for each of the ``series``, since a row for each would be as large as its measurement.
+    ``distances``: how many commits back the other one is. Positions count along first parents from the root, so this is
+    the same on every branch. ``old``: the value of the other one, in the metric's unit; ``ratios``: new / old with
+    their 95% intervals; ``answers``: the initials of those of ComparisonAnswer. If several batches of a commit have a
+    series, the newest counts.
     """
 
-    class Answer(models.TextChoices):
-        DIFFERENT = "different"  #: significant, and large enough to matter
-        SAME = "same"  #: the whole interval is too small to matter
-        UNKNOWN = "unknown"  #: neither, or too few samples are kept
-
-    pk = models.CompositePrimaryKey("commit_id", "series_id")
-    commit = models.ForeignKey(Commit, models.CASCADE, related_name="comparisons", db_index=False)
-    series = models.ForeignKey(Series, models.CASCADE, related_name="comparisons")
-    distance = models.SmallIntegerField()
-    old = models.FloatField()
-    ratio = models.FloatField()
-    low = models.FloatField()
-    high = models.FloatField()
-    answer = models.CharField(max_length=9, choices=Answer)
+    commit = models.ForeignKey(Commit, models.CASCADE, related_name="comparisons")
+    series = ArrayField(models.IntegerField())
+    distances = ArrayField(models.SmallIntegerField())
+    old = ArrayField(models.FloatField())
+    ratios = ArrayField(RealField())
+    lows = ArrayField(RealField())
+    highs = ArrayField(RealField())
+    answers = models.TextField()
 
     class Meta:
-        constraints: ClassVar = [
-            models.CheckConstraint(condition=models.Q(distance__gt=0), name="a_comparison_is_with_an_earlier_commit"),
-        ]
+        verbose_name_plural = "comparison batches"

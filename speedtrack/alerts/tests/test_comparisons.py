@@ -9,9 +9,10 @@ from django.test.utils import CaptureQueriesContext
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.lines import comparisons
 from speedtrack.alerts.lines.effects import EffectsOfProjects
-from speedtrack.alerts.models import CommitComparison
+from speedtrack.alerts.models import ComparisonBatch
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Samples, Series
+from speedtrack.tests.comparisons import stored_comparisons
 from speedtrack.tests.histories import History
 
 USUAL = [100.0, 101.0, 102.0, 103.0, 104.0]
@@ -32,7 +33,7 @@ def measure(history: History, series: Series, values: dict[Commit, list[float]])
 def kept(series: Series, commits: Sequence[Commit]) -> Kept:
     """By place: how far back the commit is that it was compared with, the ratio, and the answer."""
     places = {commit.pk: place for place, commit in enumerate(commits)}
-    rows = CommitComparison.objects.filter(series=series)
+    rows = stored_comparisons([series.pk])
     return {places[row.commit_id]: (row.distance, round(row.ratio, 3), row.answer) for row in rows}
 
 
@@ -40,7 +41,7 @@ def test_each_measured_commit_is_compared_with_the_last_one_before_it(history: H
     commits, series = history.commits(6), history.series()
     measure(history, series, {commits[0]: USUAL, commits[1]: USUAL, commits[4]: SLOW})
     assert kept(series, commits) == {1: (1, 1.0, "unknown"), 4: (3, 1.2, "different")}
-    row = CommitComparison.objects.get(commit=commits[4])
+    (row,) = stored_comparisons(commit=commits[4])
     assert row.old == 102.0
     assert row.low < row.ratio < row.high
 
@@ -87,7 +88,7 @@ def test_without_its_samples_a_side_decides_nothing(history: History) -> None:
     Samples.objects.all().delete()
     measure(history, series, {commits[1]: SLOW})
     assert kept(series, commits) == {1: (1, 1.2, "unknown")}
-    row = CommitComparison.objects.get()
+    (row,) = stored_comparisons()
     assert (row.low, row.high) == (pytest.approx(120 / 104), pytest.approx(124.8 / 100))
 
 
@@ -102,8 +103,23 @@ def test_single_counts_are_told_apart_from_their_smallest_effect_on(history: His
     values = [3498.4, 3499.7, 3510.2, 3621.6]
     measure(history, series, {commit: [value] for commit, value in zip(commits, values, strict=True)})
     assert kept(series, commits) == {1: (1, 1.0, "same"), 2: (1, 1.003, "different"), 3: (1, 1.032, "different")}
-    row = CommitComparison.objects.get(commit=commits[3])
+    (row,) = stored_comparisons(commit=commits[3])
     assert (row.low, row.high) == (pytest.approx(row.ratio / 1.002), pytest.approx(row.ratio * 1.002))
+
+
+def test_a_batch_goes_once_all_of_it_is_compared_anew(history: History) -> None:
+    commits, several = history.commits(2), [history.series(f"b{place}") for place in range(3)]
+    history.measure(several, {commit.pk: [USUAL] * 3 for commit in commits})
+    detection.detect()
+    (batch,) = ComparisonBatch.objects.all()
+    assert (batch.commit_id, sorted(batch.series)) == (commits[1].pk, [one.pk for one in several])
+    measure(history, several[0], {commits[1]: SLOW})
+    assert kept(several[0], commits)[1][1] > 1 == kept(several[1], commits)[1][1]
+    assert sorted(len(row.series) for row in ComparisonBatch.objects.all()) == [1, 3]
+    history.measure(several, {commits[1].pk: [SLOW] * 3})
+    detection.detect()
+    (batch,) = ComparisonBatch.objects.all()
+    assert len(batch.series) == 3 and min(batch.ratios) > 1
 
 
 def test_the_number_of_queries_does_not_grow(history: History) -> None:
@@ -113,7 +129,7 @@ def test_the_number_of_queries_does_not_grow(history: History) -> None:
         since = history.measure(several, {commit.pk: [USUAL] * count for commit in commits})
         with CaptureQueriesContext(connection) as context:
             comparisons.compare_new([(one, since) for one in several], EffectsOfProjects())
-        assert CommitComparison.objects.filter(series__in=several).count() == 19 * count
+        assert len(stored_comparisons([one.pk for one in several])) == 19 * count
         return len(context)
 
     assert asked(1) == asked(8)

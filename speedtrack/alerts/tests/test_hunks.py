@@ -290,7 +290,7 @@ def test_a_retired_machine_counts_nothing_more(tried: Tried) -> None:
     tried.work(tried.count)
     Machine.objects.update(retired_at=Now(), paused=True)
     trials.step()
-    assert HunkTrial.objects.get().note == "m1 is retired"
+    assert HunkTrial.objects.get().note == "m1 is not in service"
 
 
 def evidence(growths: dict[tuple[int, ...], float], count: int, **changes: Any) -> Evidence:

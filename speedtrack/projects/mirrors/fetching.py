@@ -25,6 +25,7 @@ LACKING = re.compile(r"corruption on the remote side|did not send all necessary 
 OBJECT_ID = re.compile(r"\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b")
 #: The names that forges give the head of a pull request: GitHub, Gitea and Forgejo; GitLab; Bitbucket Data Center.
 PULL_REFS = ("refs/pull/{}/head", "refs/merge-requests/{}/head", "refs/pull-requests/{}/from")
+REQUESTED = "refs/asked/"  # of commits that people or programs have requested, by commit id
 NO_COMMIT = "non-commit object"
 GONE = "couldn't find remote ref"
 # Remedies for git's other messages; the first match counts. These texts may be shown for any remote.
@@ -66,10 +67,10 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
     if not remote_refs and any(ref.startswith("refs/heads/") for ref in local):
         # A server with another page in place of the repository causes this, too.
         raise RepositoryUnreachable(f"{remote.url} lists no branch at all: is it still the repository?")
-    heads = [ref for ref in map(head_ref, branches) if ref in remote_refs]
+    heads = dict.fromkeys(ref for ref in map(head_ref, branches) if ref in remote_refs)
     # Deletions first: the name of a deleted branch may become the folder of a new one.
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/heads/") and ref not in heads])
-    faults = fetch_refs(slug, remote, heads)
+    faults = fetch_refs(slug, remote, list(heads))
     tags = tags_to_fetch(slug, remote_refs)
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/tags/") and ref not in tags])
     faults |= fetch_refs(slug, remote, [ref for ref, sha in tags.items() if local.get(ref) != sha])
@@ -172,7 +173,7 @@ def is_related(slug: str, remote: Remote, branch: str, within_s: float) -> bool:
         return True
     sha = remote_refs.get(head_ref(branch), "")
     try:
-        run_fetch(slug, remote, [f"+{head_ref(branch)}:refs/asked/{sha}"], within_s)
+        run_fetch(slug, remote, [f"+{head_ref(branch)}:{REQUESTED}{sha}"], within_s)
         return any(git.have_common_commit(slug, sha, local_sha) for local_sha in local)
     except RepositoryError:
         return False
@@ -228,7 +229,7 @@ def newest_commits(remote: Remote, branch: str, count: int, within_s: float | No
     git.make_mirror(slug)
     try:
         fetch_asked(slug, remote, head_ref(branch), name, within_s, options)
-        return list(git.revisions(slug, git.first_parents(slug, f"refs/asked/{name}")))
+        return list(git.revisions(slug, git.first_parents(slug, f"{REQUESTED}{name}")))
     finally:
         git.remove_mirror(slug)
 
@@ -243,10 +244,16 @@ def fetch_asked(
 ) -> None:
     """Fetch a commit that a person has requested; it may be on no branch. Raises RepositoryError."""
     try:
-        run_fetch(slug, remote, [f"+{source}:refs/asked/{sha}"], timeout_s, options)
+        run_fetch(slug, remote, [f"+{source}:{REQUESTED}{sha}"], timeout_s, options)
     except GitFailed as e:
         why = ref_fault(e.stderr)
         raise (RepositoryError(f"cannot fetch {source}: {why}") if why else failure_with_remedy(slug, remote, e)) from e
+
+
+def requested_refs(slug: str) -> dict[str, str]:
+    """Reference name -> commit id of what ``fetch_asked`` has fetched into the mirror."""
+    listing = gitprocess.run_git("for-each-ref", git.REF_FORMAT, REQUESTED, directory=git.mirror_of(slug))
+    return git.parse_refs(listing)
 
 
 def find_commit(slug: str, remote: Remote, name: str) -> str:

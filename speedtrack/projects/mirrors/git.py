@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 SHA = re.compile(r"^[0-9a-f]{40}([0-9a-f]{24})?$")
 FIELDS = ["%H", "%P", "%an", "%ae", "%at", "%ct", "%s", "%b"]
 REVERTS = re.compile(r"\b[Tt]his reverts commits? ([0-9a-f]{7,64})\b")  # as `git revert` words it
+REF_FORMAT = "--format=%(objectname)%09%(refname)"
 MOST_REVERTS = 50  # of one message
 LONGEST_TAG = 250  # as Tag.name
 LATEST_S = 253402300799  # the end of the year 9999, the latest datetime of Python
@@ -207,6 +208,20 @@ def first_parents(slug: str, head: str) -> list[str]:
     ).split()
 
 
+def new_first_parents(slug: str, heads: Iterable[str], former: Iterable[str]) -> dict[str, str]:
+    """The commits that heads lead to along first parents and no former head contains: id -> first parent.
+
+    The first parent of a root is empty. Former heads that the mirror lacks exclude nothing.
+    """
+    lines = "".join([*(f"{sha}\n" for sha in heads), *(f"^{sha}\n" for sha in former)])
+    if not lines:
+        return {}
+    options = ("--first-parent", "--parents", "--ignore-missing", "--stdin")
+    listing = run_git("rev-list", *options, directory=mirror_of(slug), stdin=lines)
+    ids = (line.split(" ") for line in listing.splitlines())
+    return {sha: parents[0] if parents else "" for sha, *parents in ids}
+
+
 def commits_in_range(slug: str, expression: str, find: Callable[[str], str] | None = None) -> list[str]:
     """The first-parent commits of ``A..B``, oldest first, or the one commit of a name.
 
@@ -324,8 +339,7 @@ def has_mirror(slug: str) -> bool:
 
 def local_refs(slug: str) -> dict[str, str]:
     """Reference name -> object id of the mirror's branches and tags, as ``remote_refs`` returns it."""
-    form = "--format=%(objectname)%09%(refname)"
-    return parse_refs(run_git("for-each-ref", form, "refs/heads", "refs/tags", directory=mirror_of(slug)))
+    return parse_refs(run_git("for-each-ref", REF_FORMAT, "refs/heads", "refs/tags", directory=mirror_of(slug)))
 
 
 def delete_refs(slug: str, names: Iterable[str]) -> None:

@@ -65,7 +65,7 @@ class Hunk:
     the parent's file and in the commit's, from 1, its three lines of context included; ``before_lines`` and ``lines``:
     how many it has there. All four are 0 for what is no hunk. ``header``: the line of code that git names beside it,
     usually the function's. ``text``: its lines as git shows them, without the line ``@@``; of a new or deleted text
-    file, those of the whole file; else empty. Undecodable bytes are replaced.
+    file, those of the whole file; else empty. Undecodable bytes and zero bytes are replaced.
     """
 
     path: str
@@ -154,7 +154,7 @@ def kind_of_change(old_mode: str, new_mode: str, is_mode_only: bool) -> Kind:
 
 
 def hunk_of(path: str, number: int, count: int, head: bytes, patch: bytes) -> Hunk:
-    match = RANGE.match(patch.split(b"\n", 1)[0].decode("utf-8", "replace"))
+    match = RANGE.match(decoded(patch.partition(b"\n")[0]))
     if match is None:
         raise RepositoryError(f"git's diff of {path} has a hunk without line numbers")
     before_line, before_lines, line, lines = (int(number) if number else 1 for number in match.groups()[:4])
@@ -164,7 +164,12 @@ def hunk_of(path: str, number: int, count: int, head: bytes, patch: bytes) -> Hu
 
 def text_of_body(patch: bytes) -> str:
     """A hunk without its first line."""
-    return patch.partition(b"\n")[2].decode("utf-8", "replace")
+    return decoded(patch.partition(b"\n")[2])
+
+
+def decoded(line: bytes) -> str:
+    """A text that PostgreSQL can store."""
+    return line.decode("utf-8", "replace").replace("\0", git.NOT_UTF8)
 
 
 def commit_without(slug: str, commit: str, pieces: Sequence[Hunk]) -> str:

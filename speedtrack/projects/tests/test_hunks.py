@@ -211,8 +211,9 @@ def test_a_new_mode_beside_hunks_is_left(repository: Repository) -> None:
         lambda text: text.rstrip(b"\n"),
         lambda text: b"\xef\xbb\xbf" + text,
         lambda text: text.replace(b"value", "wert\u2028\x0b".encode()),
+        lambda text: b"a\n" * 5000 + text.replace(b"value", b"\0"),
     ],
-    ids=["latin-1", "CRLF", "no newline at the end", "a mark of UTF-8", "odd line breaks"],
+    ids=["latin-1", "CRLF", "no newline at the end", "a mark of UTF-8", "odd line breaks", "zero bytes far behind"],
 )
 def test_bytes_come_back_as_they_were(repository: Repository, change: Callable[[bytes], bytes]) -> None:
     old, new = change(source()), change(source({5: "other", 30: "more", 59: "last"}))
@@ -222,6 +223,7 @@ def test_bytes_come_back_as_they_were(repository: Repository, change: Callable[[
     pieces = split(before, commit)
     assert content(without(commit, *pieces), "a.c") == old
     assert len(split(without(commit, pieces[0]), commit)) == 1
+    assert "\0" not in "".join(piece.text + piece.header for piece in pieces)
 
 
 def test_of_a_merge_the_change_against_its_first_parent_is_split(repository: Repository) -> None:

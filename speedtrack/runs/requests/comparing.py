@@ -4,7 +4,7 @@ A patch is a commit of the mirror that no branch has. Commits that the mirror ha
 process `git` fetches first, which may take minutes. What is measured are pairs, which are no points of any line.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,23 +12,24 @@ from functools import partial
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.errors import NoSuchCommit, UnusablePatch
-from speedtrack.projects.mirrors import fetching, git, patches
+from speedtrack.projects.mirrors import fetching, git, housekeeping, patches
 from speedtrack.projects.mirrors.remotes import remote_of
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.sync import store_commits
 from speedtrack.runs import naming
-from speedtrack.runs.models import ACTIVE, PairedComparison, Reason, Run, Status
+from speedtrack.runs.models import ACTIVE, Approval, Canary, PairedComparison, Reason, Run, Status
 from speedtrack.runs.planning import approvals
 from speedtrack.runs.planning.questions import NotComparable, Question, plan_each, plan_pairs
 from speedtrack.runs.requests import byhand
 
-PATCHES_KEPT_FOR = timedelta(days=90)  # their commits; what was measured of them stays
+KEPT_FOR = timedelta(days=90)  # commits that no branch has; what was measured of them stays
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,30 @@ def approve(comparison: PairedComparison, head_sha: str) -> PairedComparison:
     return comparison
 
 
-def forget_patches(project: Project) -> None:
-    """Let git delete the commits of patches that nobody has asked for within PATCHES_KEPT_FOR."""
-    if kept := patches.kept(project.slug):
-        recent = PairedComparison.objects.filter(
-            project=project, created__gt=Now() - PATCHES_KEPT_FOR, head__sha__in=kept
-        )
-        patches.forget(project.slug, kept - set(recent.values_list("head__sha", flat=True)))
+def tidy_mirror(project: Project) -> None:
+    """Once a day: let git delete the requested commits that nothing needs any more, and pack the mirror."""
+    if housekeeping.is_due(project.slug):
+        housekeeping.tidy(project.slug, partial(needed_commits, project))
+
+
+def needed_commits(project: Project, shas: Collection[str]) -> set[str]:
+    """The commit ids among these that were requested within KEPT_FOR, or that a run or canary still needs."""
+    since = Now() - KEPT_FOR
+    of_row = OuterRef("pk")
+    runs = Run.objects.filter(Q(created__gt=since) | Q(status__in=(Status.QUEUED, *ACTIVE)), project=project)
+    comparisons = PairedComparison.objects.filter(project=project, created__gt=since)
+    approvals = Approval.objects.filter(at__gt=since)
+    canaries = Canary.objects.filter(retired_at=None)
+    needed = Commit.objects.filter(
+        Exists(runs.filter(commit=of_row))
+        | Exists(runs.filter(base=of_row))
+        | Exists(comparisons.filter(Q(head=of_row) | Q(base=of_row)))
+        | Exists(approvals.filter(head=of_row))
+        | Exists(canaries.filter(commit=of_row)),
+        project=project,
+        sha__in=shas,
+    )
+    return set(needed.values_list("sha", flat=True))
 
 
 def plan_asked() -> int:

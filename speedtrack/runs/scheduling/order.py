@@ -20,6 +20,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import connection
 
+from speedtrack.ground.postgres.pgvalues import columns_of, first_row, partial_row
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.scheduling import windows
 
@@ -89,9 +90,11 @@ WITH kinds AS (
     UNION ALL  -- whatever its priority is
     (SELECT id, 1, 0 FROM waiting WHERE priority < %(settling)s ORDER BY priority DESC, rank DESC, id LIMIT 1)
 )
-SELECT runs_run.* FROM firsts JOIN runs_run USING (id) WHERE status = 'queued'
+SELECT RUN_COLUMNS FROM firsts JOIN runs_run USING (id) WHERE status = 'queued'
 ORDER BY turn DESC, due, priority DESC LIMIT 1 FOR UPDATE OF runs_run SKIP LOCKED
 """
+COLUMNS = columns_of(Run, but="progress")  # a waiting run has none
+NEXT = NEXT.replace("RUN_COLUMNS", ", ".join(f"runs_run.{column}" for column in COLUMNS))
 # What the time of a machine went to, by priority.
 SPENT = """
 SELECT priority, extract(epoch FROM sum(ended_at - started_at))::float8 FROM runs_run
@@ -169,4 +172,5 @@ def next_run(machine: Machine) -> Run | None:
         "head_wait": timedelta(seconds=settings.HEAD_WAIT_S),
         "recent": RECENT,
     }
-    return next(iter(Run.objects.raw(NEXT, parameters)), None)
+    row = first_row(NEXT, parameters)
+    return partial_row(Run, **dict(zip(COLUMNS, row, strict=True))) if row else None

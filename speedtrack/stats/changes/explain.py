@@ -6,9 +6,10 @@ The answers use the same windows and limits as `changepoint.suspect_shifts`, and
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from speedtrack.stats.levels import levels
 from speedtrack.stats.scale import Scale
 
 SOON = 16  # points: shifts that only larger windows can show do not count as visible
+AT_ONCE = 64  # lines that are examined at once
 
 
 class Limit(StrEnum):
@@ -129,36 +131,61 @@ def clearest_place(
     return max(1, int(arrival) + 1 - int(AFTER[column]))
 
 
+class LevelLine(NamedTuple):
+    """The logarithms and errors of the points of one level; an unknown error is NaN. The smallest effect is a share."""
+
+    level: Sequence[float]
+    error: Sequence[float]
+    smallest_effect: float
+
+
 def smallest_visible_change(
     level: Sequence[float], error: Sequence[float], *, smallest_effect: float, sensitivity: Sensitivity = DEFAULT
 ) -> VisibleChange | None:
-    """The smallest lasting change that would soon be suspected, from the logarithms and errors of one level's points.
+    """The answer of ``smallest_visible_changes`` for one line."""
+    return smallest_visible_changes([LevelLine(level, error, smallest_effect)], sensitivity)[0]
 
-    An unknown error is NaN. None for fewer than two points, or without anything to compare a change with.
+
+def smallest_visible_changes(
+    lines: Sequence[LevelLine], sensitivity: Sensitivity = DEFAULT
+) -> list[VisibleChange | None]:
+    """The smallest lasting change that would soon be suspected in each line.
+
+    None for fewer than two points, or without anything to compare a change with.
     """
-    if len(level) < 2:
-        return None
-    limits, which = _limits(np.array(level), np.array(error), math.log1p(smallest_effect), sensitivity)
-    last = np.where((AFTER <= SOON) & (len(level) > AFTER), limits[-1], np.inf)
-    column = int(np.argmin(last))
-    if math.isinf(last[column]):
-        return None
-    return VisibleChange(math.expm1(float(last[column])), int(AFTER[column]), LIMITS[which[-1, column]])
+    batches = (lines[at : at + AT_ONCE] for at in range(0, len(lines), AT_ONCE))
+    return [change for batch in batches for change in _visible_changes(batch, sensitivity)]
 
 
-def _limits(level: Array, error: Array, effect: float, sensitivity: Sensitivity) -> tuple[Array, Array]:
+def _visible_changes(lines: Sequence[LevelLine], sensitivity: Sensitivity) -> Iterator[VisibleChange | None]:
+    """The changes of lines as rows of one table. What fills up shorter rows comes after the limits that are read."""
+    lengths = np.array([len(line.level) for line in lines])
+    level, error = np.zeros((2, len(lines), max(1, lengths.max())))
+    for row, line in enumerate(lines):
+        level[row, : len(line.level)], error[row, : len(line.level)] = line.level, line.error
+    effects = np.log1p([line.smallest_effect for line in lines])
+    limits, which = _limits(level, error, effects[:, None, None], sensitivity)
+    newest = np.arange(len(lines)), np.maximum(lengths, 1) - 1
+    last = np.where((AFTER <= SOON) & (lengths[:, None] > AFTER), limits[newest], np.inf)
+    for limit, after, reason in zip(last.min(axis=1), last.argmin(axis=1), which[newest], strict=True):
+        change = VisibleChange(math.expm1(float(limit)), int(AFTER[after]), LIMITS[reason[after]])
+        yield None if math.isinf(limit) else change
+
+
+def _limits(level: Array, error: Array, effect: float | Array, sensitivity: Sensitivity) -> tuple[Array, Array]:
     """The limit of each shift, and its index in LIMITS: one row per point, one column per window size."""
+    *kept, length = level.shape
     table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
-    noise = yardsticks(table, np.empty((0, len(AFTER))), sensitivity)
+    noise = yardsticks(table, np.empty((*kept, 0, len(AFTER))), sensitivity)
     trials = sensitivity.trials * trial_errors(error, sensitivity.before)
-    before = np.maximum(np.arange(len(level))[:, None] - AFTER, 0)
-    rounding = sensitivity.quantum * quanta(level)[before]
-    young = np.arange(len(level)) < sensitivity.least
+    before = np.maximum(np.arange(length)[:, None] - AFTER, 0)
+    rounding = sensitivity.quantum * quanta(level)[..., before]
+    young = (np.arange(length) < sensitivity.least)[:, None]
     unknown = np.isnan(trials) | (AFTER > FEW)
-    noise[young] = np.nan
-    trials[young] = np.where(unknown, np.nan, effect + trials)[young]
-    layers = np.stack([noise, trials, rounding, np.full(noise.shape, effect)])
-    limits = np.nanmax(layers, axis=0)
-    nothing = young[:, None] & unknown
+    noise = np.where(young, np.nan, noise)
+    trials = np.where(young, np.where(unknown, np.nan, effect + trials), trials)
+    layers = np.stack([noise, trials, rounding, np.broadcast_to(effect, noise.shape)])
+    limits = np.fmax.reduce(layers)
+    nothing = young & unknown
     which = np.where(nothing, LIMITS.index(Limit.HISTORY), np.argmax(np.nan_to_num(layers, nan=-1.0), axis=0))
     return np.where(nothing, np.inf, limits), which

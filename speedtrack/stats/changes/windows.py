@@ -1,7 +1,8 @@
 """Shifts between neighbouring windows of a series for many window sizes, and the limits that they must exceed.
 
 Tables have one row per point (the moment of its arrival) and one column per size in `AFTER`, the number of newest
-points of the new level. A row uses only points that had arrived by then.
+points of the new level. A row uses only points that had arrived by then. Several series of one length may be given at
+once: the axes before the last one of ``level``, and before the last two of tables, are kept.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from speedtrack.stats.arrays import Array
 
 AFTER = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64])
 MEAN_ROOT_NORMAL = 0.8222  # mean of the square root of |x| for a standard normal x: 2^(1/4) Gamma(3/4) / sqrt(pi)
+COLUMNS = np.arange(len(AFTER))
 FEWEST_SHIFTS = 8  # shifts of a window size needed to know the usual one
 QUANTISED_AFTER = 5  # changes of value needed to know the smallest step of a rounded metric
 
@@ -54,29 +56,30 @@ def rolling_means(level: Array, width: int, trim: float) -> Array:
     """Trimmed mean of the last ``width`` values at each index, or of fewer at the start."""
     if width == 1:
         return level.copy()
-    padded = np.concatenate([np.full(width - 1, np.inf), level])
-    ordered = np.sort(sliding_window_view(padded, width), axis=1)
+    *kept, length = level.shape
+    padded = np.concatenate([np.full((*kept, width - 1), np.inf), level], axis=-1)
+    ordered = np.sort(sliding_window_view(padded, width, axis=-1), axis=-1)
     cut = int(trim * width)
-    means: Array = ordered[:, cut : width - cut].sum(axis=1) / (width - 2 * cut)
-    widths = np.arange(1, min(width, len(level) + 1))  # values in the windows at the start
+    means: Array = ordered[..., cut : width - cut].sum(axis=-1) / (width - 2 * cut)
+    widths = np.arange(1, min(width, length + 1))  # values in the windows at the start
     cuts = (trim * widths).astype(int)
-    sums = np.zeros((len(widths), width))
-    np.cumsum(ordered[: len(widths), : width - 1], axis=1, out=sums[:, 1:])
+    sums = np.zeros((*kept, len(widths), width))
+    np.cumsum(ordered[..., : len(widths), : width - 1], axis=-1, out=sums[..., 1:])
     rows = np.arange(len(widths))
-    means[: len(widths)] = (sums[rows, widths - cuts] - sums[rows, cuts]) / (widths - 2 * cuts)
+    means[..., : len(widths)] = (sums[..., rows, widths - cuts] - sums[..., rows, cuts]) / (widths - 2 * cuts)
     return means
 
 
 def newest_means(level: Array, trim: float) -> Array:
     """The trimmed mean of the newest points for each size in `AFTER`."""
-    return np.stack([rolling_means(level, int(size), trim) for size in AFTER], axis=1)
+    return np.stack([rolling_means(level, int(size), trim) for size in AFTER], axis=-1)
 
 
 def shifts(level: Array, newest: Array, sensitivity: Sensitivity) -> Shifts:
     """The newest means minus the level before them, of up to ``before`` points; NaN if there is no point before."""
     base = rolling_means(level, sensitivity.before, sensitivity.trim)
-    split = np.arange(1, len(level) + 1)[:, None] - AFTER
-    size = newest - base[np.maximum(split, 1) - 1]
+    split = np.arange(1, level.shape[-1] + 1)[:, None] - AFTER
+    size = newest - base[..., np.maximum(split, 1) - 1]
     weight = 1 / np.sqrt(1 / AFTER + 1 / np.clip(split, 1, sensitivity.before))
     return Shifts(np.where(split > 0, size, np.nan), np.where(split > 0, weight, np.nan))
 
@@ -88,16 +91,16 @@ def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
     in this one. The limits follow their usual size, over the whole history and lately, and the largest of them. The
     usual size of a longer window is at least that of a shorter one, because serial correlation affects long windows.
     """
-    placebos = np.abs(np.concatenate([past, table.size * table.weight]))
-    stop = np.maximum(0, len(past) + np.arange(len(table.size))[:, None] - AFTER + 1)
+    placebos = np.abs(np.concatenate([past, table.size * table.weight], axis=-2))
+    stop = np.maximum(0, past.shape[-2] + np.arange(table.size.shape[-2])[:, None] - AFTER + 1)
     begin = np.maximum(0, stop - sensitivity.history)
     sums = _sums(placebos)
     usual, n = _usual(sums, begin, stop)
     lately, m = _usual(sums, np.maximum(begin, stop - sensitivity.recent), stop)
     enough = sensitivity.enough * AFTER
     usual = np.where(m >= np.maximum(sensitivity.recent // 2, enough), np.maximum(usual, lately), usual)
-    usual = np.fmax.accumulate(np.where(n >= np.maximum(enough, FEWEST_SHIFTS), usual, np.nan), axis=1)
-    worst = _largest(np.where(np.isnan(placebos), 0.0, placebos), sensitivity.history)[stop, np.arange(len(AFTER))]
+    usual = np.fmax.accumulate(np.where(n >= np.maximum(enough, FEWEST_SHIFTS), usual, np.nan), axis=-1)
+    worst = _largest(np.where(np.isnan(placebos), 0.0, placebos), sensitivity.history)[..., stop, COLUMNS]
     worst = np.where(n >= enough, worst, np.nan) * (1 + sensitivity.early / np.maximum(n, 1))
     single, few, several, many = sensitivity.usual
     times_usual = np.select([AFTER == 1, AFTER < 4, AFTER <= 16], [single, few, several], many)
@@ -110,17 +113,16 @@ def yardsticks(table: Shifts, past: Array, sensitivity: Sensitivity) -> Array:
 def _sums(placebos: Array) -> tuple[Array, Array]:
     """The sums of the roots of the first placebos of each size, and the number of known ones."""
     is_known = ~np.isnan(placebos)
-    nothing = np.zeros((1, placebos.shape[1]))
-    roots = np.concatenate([nothing, np.cumsum(np.sqrt(np.where(is_known, placebos, 0)), axis=0)])
-    return roots, np.concatenate([nothing, np.cumsum(is_known, axis=0)])
+    nothing = np.zeros_like(placebos[..., :1, :])
+    roots = np.concatenate([nothing, np.cumsum(np.sqrt(np.where(is_known, placebos, 0)), axis=-2)], axis=-2)
+    return roots, np.concatenate([nothing, np.cumsum(is_known, axis=-2)], axis=-2)
 
 
 def _usual(sums: tuple[Array, Array], begin: Array, stop: Array) -> tuple[Array, Array]:
     """Standard deviation of the placebos begin..stop-1, from their mean root, which is robust; and their number."""
     roots, counts = sums
-    columns = np.arange(roots.shape[1])
-    n = counts[stop, columns] - counts[begin, columns]
-    mean = (roots[stop, columns] - roots[begin, columns]) / np.maximum(n, 1)
+    n = counts[..., stop, COLUMNS] - counts[..., begin, COLUMNS]
+    mean = (roots[..., stop, COLUMNS] - roots[..., begin, COLUMNS]) / np.maximum(n, 1)
     return (mean / MEAN_ROOT_NORMAL) ** 2, n
 
 
@@ -128,27 +130,29 @@ def _largest(values: Array, width: int) -> Array:
     """Row i: the largest of rows i - width to i - 1 of each column, 0 where there are none. Values are 0 or above."""
     from scipy.ndimage import maximum_filter1d  # here: processes that are idle need not hold scipy
 
-    largest = maximum_filter1d(values, width, axis=0, origin=(width - 1) // 2, mode="constant")
-    return np.concatenate([np.zeros((1, values.shape[1])), largest])
+    largest = maximum_filter1d(values, width, axis=-2, origin=(width - 1) // 2, mode="constant")
+    return np.concatenate([np.zeros_like(largest[..., :1, :]), largest], axis=-2)
 
 
 def trial_errors(error: Array, before: int) -> Array:
     """Standard error of each shift, from the errors of its points; NaN if one of these is unknown."""
     if np.isnan(error).all():
-        return np.full((len(error), len(AFTER)), np.nan)
-    squares = np.concatenate([[0.0], np.cumsum(np.nan_to_num(error) ** 2)])
-    unknown = np.concatenate([[0], np.cumsum(np.isnan(error))])
-    end = np.arange(1, len(error) + 1)[:, None]
+        return np.full((*error.shape, len(AFTER)), np.nan)
+    nothing = np.zeros_like(error[..., :1])
+    squares = np.concatenate([nothing, np.cumsum(np.nan_to_num(error) ** 2, axis=-1)], axis=-1)
+    unknown = np.concatenate([nothing, np.cumsum(np.isnan(error), axis=-1)], axis=-1)
+    end = np.arange(1, error.shape[-1] + 1)[:, None]
     split = np.maximum(end - AFTER, 0)
     begin = np.maximum(0, split - before)
-    new = (squares[end] - squares[split]) / AFTER**2
-    old = (squares[split] - squares[begin]) / np.maximum(split - begin, 1) ** 2
-    errors: Array = np.where((split > 0) & (unknown[end] == unknown[begin]), np.sqrt(new + old), np.nan)
+    new = (squares[..., end] - squares[..., split]) / AFTER**2
+    old = (squares[..., split] - squares[..., begin]) / np.maximum(split - begin, 1) ** 2
+    is_known = (split > 0) & (unknown[..., end] == unknown[..., begin])
+    errors: Array = np.where(is_known, np.sqrt(new + old), np.nan)
     return errors
 
 
 def quanta(level: Array) -> Array:
     """The smallest change of value up to each point: the step of a rounded metric, and close to 0 for other metrics."""
-    moves = np.abs(np.diff(level, prepend=level[:1]))
-    smallest = np.minimum.accumulate(np.where(moves > 0, moves, np.inf))
-    return np.where(np.cumsum(moves > 0) >= QUANTISED_AFTER, smallest, 0.0)
+    moves = np.abs(np.diff(level, prepend=level[..., :1]))
+    smallest = np.minimum.accumulate(np.where(moves > 0, moves, np.inf), axis=-1)
+    return np.where(np.cumsum(moves > 0, axis=-1) >= QUANTISED_AFTER, smallest, 0.0)

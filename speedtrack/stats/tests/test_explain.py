@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speedtrack.stats.changes.changepoint import Point, suspect_shifts
-from speedtrack.stats.changes.explain import Limit, explain_place, smallest_visible_change
+from speedtrack.stats.changes.explain import (
+    LevelLine,
+    Limit,
+    explain_place,
+    smallest_visible_change,
+    smallest_visible_changes,
+)
 from speedtrack.stats.noise.noise import APART, SHARE, line_noise
 
 
@@ -93,6 +99,23 @@ def test_a_change_as_large_as_the_sight_is_suspected_and_one_of_a_third_is_not(s
 
 def test_a_line_of_one_point_sees_nothing() -> None:
     assert smallest_visible_change([1.0], [0.1], smallest_effect=0.01) is None
+
+
+level_lines = st.builds(
+    lambda points, is_rounded, effect: LevelLine(
+        [round(level, 1) if is_rounded else level for level, _ in points], [error for _, error in points], effect
+    ),
+    st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 0.1) | st.just(math.nan)), max_size=90),
+    st.booleans(),
+    st.floats(0.0001, 0.1),
+)
+
+
+@given(st.lists(level_lines, max_size=5))
+def test_many_lines_at_once_see_what_each_sees_by_itself(lines: list[LevelLine]) -> None:
+    """Shorter lines are filled up to the longest one."""
+    for alone, change in zip(lines, smallest_visible_changes(lines * 15), strict=False):
+        assert change == smallest_visible_change(alone.level, alone.error, smallest_effect=alone.smallest_effect)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -32,6 +32,19 @@ from speedtrack.upkeep.archive.files import (
 )
 from speedtrack.upkeep.archive.tables import PEOPLE, TABLES, Table
 
+# Release 1.0 had a row for each commit and series.
+FORMER_COMPARISONS = "alerts_commitcomparison.ndjson"
+IN_BATCHES = """
+    INSERT INTO alerts_comparisonbatch (commit_id, series, distances, old, ratios, lows, highs, answers)
+    SELECT c.new, array_agg(s.new), array_agg(r.distance), array_agg(r.old), array_agg(r.ratio), array_agg(r.low),
+           array_agg(r.high), string_agg(left(r.answer, 1), '')
+      FROM former_comparisons f
+     CROSS JOIN LATERAL json_to_record(f.row) AS r (commit_id bigint, series_id bigint, distance smallint, old float8,
+                                                    ratio real, low real, high real, answer text)
+      JOIN numbers_projects_commit c ON c.old = r.commit_id
+      JOIN numbers_runs_series s ON s.old = r.series_id
+  GROUP BY c.new
+"""
 Progress = Callable[[str, int], None]
 SQL = sql.Composable
 
@@ -120,6 +133,10 @@ class Restoring:
             self.check_references(table)
             self.store(table)
             self.progress(table.name, self.cursor.rowcount)
+        if FORMER_COMPARISONS in self.manifest.files:
+            self.cursor.execute("CREATE TEMPORARY TABLE former_comparisons (row json) ON COMMIT DROP")
+            self.copy_in(FORMER_COMPARISONS, sql.Identifier("former_comparisons"))
+            self.cursor.execute(IN_BATCHES)
 
     def run(self, statement: str, parameters: Any = None, /, **clauses: SQL) -> None:
         self.cursor.execute(sql.SQL(statement).format(**clauses), parameters)
@@ -308,7 +325,7 @@ def default_of(model_field: Any) -> SQL | None:
 
 def renumbered(column: str, model: Any) -> SQL:
     return sql.SQL(
-        "ARRAY(SELECT known.new FROM unnest(r.{}) WITH ORDINALITY AS one (old, place) JOIN {} AS known"
+        "ARRAY(SELECT known.new FROM unnest(r.{}) WITH ORDINALITY AS one (old, place) LEFT JOIN {} AS known"
         " ON known.old = one.old ORDER BY one.place)"
     ).format(sql.Identifier(column), numbers(model))
 

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from speedtrack.alerts.lines import lines
-from speedtrack.alerts.models import Alert, CommitComparison
+from speedtrack.alerts.models import Alert
 from speedtrack.judging.points import CommitOnMachine
 from speedtrack.judging.sides import compare_sides
 from speedtrack.projects.models import Project, Tag
@@ -22,6 +22,7 @@ from speedtrack.runs.models import Machine, Reason, Result, Run, Samples, Series
 from speedtrack.runs.planning.questions import PAIRS
 from speedtrack.stats.comparing.compare import compare_samples
 from speedtrack.tests import builders
+from speedtrack.tests.comparisons import change_comparisons, stored_comparisons
 from speedtrack.tests.latencies import encoded
 from speedtrack.web.tests.world import CPU, HOSTILE, World, html_of, queries, world
 
@@ -56,7 +57,7 @@ def test_the_answers_are_those_of_the_comparison_of_samples(slow: tuple[World, A
     machine, base, head = made.machines[0], made.commit(1), made.commit(6)
     sides = (CommitOnMachine(base.pk, machine.pk), CommitOnMachine(head.pk, machine.pk))
     found = compare_sides(*sides)
-    assert not CommitComparison.objects.filter(commit=head, distance=5).exists(), "nothing is stored of these two"
+    assert not any(row.distance == 5 for row in stored_comparisons(commit=head)), "nothing is stored of these two"
     assert {(row.benchmark, row.metric.name) for row in found.rows} == {
         (name, metric) for name in ("get-p1", "set-p1") for metric in (CPU, "throughput_rps")
     }
@@ -74,8 +75,8 @@ def test_the_answers_are_those_of_the_comparison_of_samples(slow: tuple[World, A
 def test_what_is_stored_of_both_counts(client: Client, slow: tuple[World, Alert]) -> None:
     made, _ = slow
     assert {row["verdict"] for row in document(client, **ends(made, 3, 6))["rows"]} == {"worse"}
-    stored = CommitComparison.objects.filter(commit=made.commit(6))
-    assert stored.update(distance=3, ratio=1.5, low=1.4, high=1.6, answer="different") == 4
+    changes = {"distance": 3, "ratio": 1.5, "low": 1.4, "high": 1.6, "answer": "different"}
+    assert change_comparisons(made.commit(6), **changes) == 4
     assert {row["ratio"] for row in document(client, **ends(made, 3, 6))["rows"]} == {1.5}
     assert {row["ratio"] for row in document(client, **ends(made, 2, 6))["rows"]} != {1.5}
 

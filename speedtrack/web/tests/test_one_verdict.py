@@ -12,7 +12,7 @@ from speedtrack_client import gates
 
 from speedtrack.accounts.access import ANYBODY, Access
 from speedtrack.alerts.detection import detection
-from speedtrack.alerts.models import Alert, CommitComparison
+from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.judging.evidence import TwoSides
@@ -26,6 +26,7 @@ from speedtrack.notices.models import Channel, CommitStatus, Outbox
 from speedtrack.projects.models import Tag
 from speedtrack.runs.models import Build, Machine, Measurement, PairedComparison, Run, Samples, Series
 from speedtrack.tests import builders
+from speedtrack.tests.comparisons import change_comparisons
 from speedtrack.web.pages.sharing import badges, cards
 from speedtrack.web.tests.test_mine import mine, offered
 from speedtrack.web.tests.world import CPU, World, counted, html_of
@@ -48,8 +49,9 @@ def flag(made: World, place: int, factor: float = 1.0, **filters: Any) -> None:
         Samples.objects.filter(pk=point.pk).update(values=values, flagged=list(range(len(values))))
         ends = {name: getattr(point, name) * factor for name in ("value", "low", "high")}
         Measurement.objects.filter(pk=point.pk).update(flags=["steal"], **ends)
-        stored = CommitComparison.objects.filter(commit=point.commit, series=point.series)
-        stored.update(ratio=factor, low=factor, high=factor, answer="same" if factor == 1 else "different")
+        answer = "same" if factor == 1 else "different"
+        changes = {"ratio": factor, "low": factor, "high": factor, "answer": answer}
+        change_comparisons(point.commit, point.series_id, **changes)
 
 
 def read(client: Client, address: str, **query: Any) -> Any:
@@ -356,6 +358,6 @@ def test_one_query_reads_stored_answers_pairs_changes_and_points(slow: tuple[Wor
         "slower samples": Basis.SAMPLES,
     }
     assert len(judgements) == len(ends)
-    CommitComparison.objects.filter(commit=ends["stored"].head_id).update(distance=2)
+    change_comparisons(ends["stored"].head_id, distance=2)
     assert judge([ends["stored"]])[ends["stored"]].basis == Basis.SAMPLES, "stored against another commit"
     assert judge([], [ends["stored"]]) == {}

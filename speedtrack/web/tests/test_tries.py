@@ -11,9 +11,9 @@ from django.utils import timezone
 from speedtrack.accounts import members
 from speedtrack.accounts.models import AuditEntry, Role, Scope
 from speedtrack.api.v1.tests.conftest import program
-from speedtrack.projects.mirrors import git, patches
+from speedtrack.projects.mirrors import git, housekeeping, patches
 from speedtrack.projects.models import Position, Project
-from speedtrack.runs.models import PairedComparison, Reason, Run
+from speedtrack.runs.models import PairedComparison, Reason, Run, Status
 from speedtrack.runs.requests import comparing
 from speedtrack.tests import builders
 from speedtrack.tests.duels import report_pairs
@@ -188,10 +188,15 @@ def test_the_commits_of_old_patches_are_deleted(
 ) -> None:
     with django_capture_on_commit_callbacks(execute=True):
         pasted(member(kvd, Role.MAINTAINER), patch)
-    comparing.forget_patches(kvd.project)
+    comparing.tidy_mirror(kvd.project)
     (sha,) = patches.kept("kvd")
-    old = timezone.now() - comparing.PATCHES_KEPT_FOR - timedelta(hours=1)
+    old = timezone.now() - comparing.KEPT_FOR - timedelta(hours=1)
     PairedComparison.objects.update(created=old)
-    comparing.forget_patches(kvd.project)
-    assert patches.kept("kvd") == set() and git.commits_among("kvd", [sha]) == {sha}, "git deletes it later"
+    Run.objects.filter(paired_comparisons__isnull=False).update(created=old)
+    for is_kept, status in ((True, Status.QUEUED), (False, Status.CANCELLED)):
+        Run.objects.filter(paired_comparisons__isnull=False).update(status=status)
+        (git.mirror_of("kvd") / housekeeping.MARK).unlink()
+        comparing.tidy_mirror(kvd.project)
+        assert patches.kept("kvd") == ({sha} if is_kept else set())
+    assert git.commits_among("kvd", [sha]) == {sha}, "git deletes it later"
     assert Client().get(f"/p/kvd/tries/{PairedComparison.objects.get().pk}/").status_code == 200

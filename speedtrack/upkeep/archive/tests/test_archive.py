@@ -1,5 +1,6 @@
 """Archives of projects with a real PostgreSQL: what is restored is what was written, or nothing has changed."""
 
+import hashlib
 import json
 import zipfile
 from collections.abc import Callable
@@ -17,7 +18,8 @@ from django.test import Client
 from speedtrack.alerts.models import AlertEvent
 from speedtrack.ground.secrets.sealed import SealedField, Secret
 from speedtrack.projects.models import Annotation, Commit, Credential, Project, PullRequest
-from speedtrack.runs.models import Machine, Measurement, Run, Samples
+from speedtrack.runs.models import Machine, Measurement, Run, Samples, Series
+from speedtrack.tests.comparisons import stored_comparisons
 from speedtrack.tests.test_fsck import run_fsck
 from speedtrack.upkeep import backup
 from speedtrack.upkeep.archive import reading, writing
@@ -65,6 +67,8 @@ def by_rank(file: Path) -> dict[str, list[dict[str, Any]]]:
                 if row[one.column] is not None:
                     target = f"{one.related_model._meta.db_table}.ndjson"
                     row[one.column] = ranks.get(target, {}).get(row[one.column], row[one.column])
+            for column, model in table.arrays.items():
+                row[column] = [ranks[f"{model._meta.db_table}.ndjson"][pk] for pk in row[column]]
             if "id" in row:
                 row["id"] = ranks[table.file][row["id"]]
             if table.model is Machine:
@@ -138,6 +142,37 @@ def test_an_archive_under_the_former_name_of_its_form_is_restored(kept: World, t
     assert restored.commits.count() == kept.project.commits.count() > 0
 
 
+def test_comparisons_of_release_1_0_become_batches(kept: World, tmp_path: Path) -> None:
+    writing.write(kept.project, tmp_path / "a.zip")
+    former = [{**row._asdict(), "answer": str(row.answer)} for row in stored_comparisons()]
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    del contents["alerts_comparisonbatch.ndjson"]
+    content = b"".join(json.dumps(row).encode() + b"\n" for row in former)
+    contents[reading.FORMER_COMPARISONS] = content
+    manifest = json.loads(contents["manifest.json"])
+    del manifest["files"]["alerts_comparisonbatch.ndjson"]
+    manifest["files"][reading.FORMER_COMPARISONS] = {
+        "rows": len(former),
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "columns": list(former[0]),
+    }
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        for name, content in {**contents, "manifest.json": json.dumps(manifest).encode()}.items():
+            archive.writestr(name, content)
+    restored = restore(tmp_path / "b.zip", AS_COPY).project
+    assert compared(restored) == compared(kept.project) != []
+
+
+def compared(project: Project) -> list[Any]:
+    """What is stored of each commit and line of a project, without numbers of rows."""
+    shas = dict(Commit.objects.values_list("pk", "sha"))
+    lines = {pk: line for pk, *line in Series.objects.values_list("pk", "benchmark__name", "metric")}
+    rows = stored_comparisons(commit__project=project)
+    return sorted([shas[row.commit_id], lines[row.series_id], *row[2:]] for row in rows)
+
+
 def test_the_commands_write_and_restore(kept: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(tmp_path / "a.zip")
     call_command("export", "kvd", file)
@@ -201,7 +236,6 @@ def with_manifest(**values: Any) -> Callable[[str, bytes], bytes]:
 
 def consistent(changed_file: str, edit: Callable[[bytes], bytes]) -> Callable[[Path, Path], Path]:
     """An archive with another content of one file, whose manifest fits."""
-    import hashlib
 
     def make(source: Path, target: Path) -> Path:
         with zipfile.ZipFile(source) as old:

@@ -113,7 +113,7 @@ class TryPage:
 
     @property
     def kept_until(self) -> datetime:
-        return self.comparison.created + comparing.PATCHES_KEPT_FOR
+        return self.comparison.created + comparing.KEPT_FOR
 
     @cached_property
     def text(self) -> str:

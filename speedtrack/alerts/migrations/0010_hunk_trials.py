@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('alerts', '0006_events_that_wait_for_a_run'),
+        ('alerts', '0009_remove_commit_comparisons'),
         ('benchmarks', '0002_outside_metrics'),
         ('projects', '0004_carry_hook_secrets'),
         ('runs', '0011_hunk_runs'),

@@ -1,0 +1,33 @@
+"""Rebuild the index of points once its pages are half empty.
+
+Each measured commit adds a point at the end of every series, in the middle of a page. PostgreSQL splits such a page
+into halves, of which the first one gets no more points. A rebuilt index takes two thirds of the room.
+"""
+
+from speedtrack.ground.postgres import pgsession
+
+INDEX = "points_of_a_series"
+DENSE_BYTES = 80  # of a point in full pages
+SPARSE = 1.4  # times as much room, from which on the index is rebuilt
+LEAST_BYTES = 1 << 30  # smaller ones are not worth it
+IS_SPARSE = """
+    SELECT pg_relation_size(oid) > greatest(%s, reltuples * %s) FROM pg_class WHERE oid = to_regclass(%s)
+"""
+
+
+def rebuild_sparse() -> bool:
+    """Rebuild the index if it is sparse, beside everything else. Return whether it was rebuilt.
+
+    Needs room for a second index. The rest of an interrupted rebuilding is removed. Raises DatabaseError.
+    """
+    with pgsession.session().cursor() as cursor:
+        cursor.execute(IS_SPARSE, [LEAST_BYTES, SPARSE * DENSE_BYTES, INDEX])
+        if not cursor.fetchone()[0]:
+            return False
+        cursor.execute("SET statement_timeout = 0")
+        try:
+            cursor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {INDEX}_ccnew")
+            cursor.execute(f"REINDEX INDEX CONCURRENTLY {INDEX}")
+        finally:
+            cursor.execute("RESET statement_timeout")
+    return True
