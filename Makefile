@@ -98,10 +98,10 @@ frontend/dist/.built: frontend/node_modules/.installed frontend/package.json fro
 	@touch $@
 endif
 
-bench: $(if $(SCALE),bench-scale,bench-driver) ## the driver's speed compared with redis-benchmark and memtier; QUICK=1, WRITE=1 into docs/driver.md, JSON=file, MEMTIER=program; SCALE=1 [ROWS=10M]: pages and verbs on a large database, WRITE=1 into docs/scale.md
+bench: $(if $(SCALE),bench-scale,bench-driver) ## the driver's speed compared with redis-benchmark and memtier; QUICK=1, WRITE=1 into docs/driver.md, JSON=file, MEMTIER=program; SCALE=1 [ROWS=10M] [SHAPE=grid]: pages and verbs on large databases, WRITE=1 into docs/scale.md
 
 bench-scale: setup
-	$(PY) -m research.scale --rows $(or $(ROWS),1M) $(if $(WRITE),--write docs/scale.md)
+	$(PY) -m research.scale $(if $(SHAPE),--shape $(SHAPE)) $(if $(ROWS),--rows $(ROWS)) $(if $(WRITE),--write docs/scale.md)
 
 bench-driver: $(DRIVER)
 	cd runners/driver && cargo build --quiet --release --locked --example null-server

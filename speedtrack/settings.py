@@ -103,7 +103,18 @@ INSTALLED_APPS = [
     "allauth.socialaccount.providers.openid_connect",
     "allauth.usersessions",
 ]
+# What runners' calls pass, of all below; one middleware sends the headers of four.
+RUNNERS_MIDDLEWARE = [
+    "speedtrack.web.requests.monitoring.Monitoring",
+    "speedtrack.web.requests.middleware.head_like_get",
+    "speedtrack.web.requests.middleware.headers_without_page",
+    "speedtrack.web.requests.middleware.reasons_of_refusals",
+    "speedtrack.web.requests.middleware.bounded_bodies",
+    "django.middleware.common.CommonMiddleware",
+    "speedtrack.web.requests.middleware.DatabaseAway",
+]
 MIDDLEWARE = [
+    "speedtrack.web.requests.runners.OwnWayOfRunners",
     # It counts every answer.
     "speedtrack.web.requests.monitoring.Monitoring",
     "speedtrack.web.requests.middleware.head_like_get",
@@ -362,6 +373,8 @@ SUITES = Path(os.environ.get("SUITES", BASE_DIR / "suites"))
 POLL_EVERY_S = env_int("POLL_EVERY_S", 300)
 # How often a machine measures a commit against itself, when it has nothing else to do; 0: never by itself.
 AA_EVERY_DAYS = env_int("AA_EVERY_DAYS", 7)
+# How many commits without some of its hunks may be built for a commit that an alert names; 0: none.
+HUNK_BUILDS = env_int("HUNK_BUILDS", 24)
 
 # May anybody send results of public projects to Codespeed's addresses (/result/add/)? Only for machines that are
 # registered; without this, senders need a token.

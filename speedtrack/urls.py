@@ -7,6 +7,7 @@ from allauth.mfa.totp import views as totp
 from allauth.socialaccount import views as providers
 from django.contrib.auth.views import LogoutView
 from django.urls import path, register_converter
+from django.views.decorators.cache import never_cache
 
 from speedtrack.api import codespeed, webhooks
 from speedtrack.api.runner import api as runner_api
@@ -224,9 +225,9 @@ urlpatterns = [
     path("accounts/2fa/", steps.index, name="mfa_index"),
     path("accounts/2fa/authenticate/", steps.authenticate, name="mfa_authenticate"),
     path("accounts/2fa/reauthenticate/", steps.reauthenticate, name="mfa_reauthenticate"),
-    path("accounts/2fa/totp/activate/", totp.activate_totp, name="mfa_activate_totp"),
+    path("accounts/2fa/totp/activate/", never_cache(totp.activate_totp), name="mfa_activate_totp"),
     path("accounts/2fa/totp/deactivate/", totp.deactivate_totp, name="mfa_deactivate_totp"),
-    path("accounts/2fa/recovery-codes/", codes.view_recovery_codes, name="mfa_view_recovery_codes"),
+    path("accounts/2fa/recovery-codes/", never_cache(codes.view_recovery_codes), name="mfa_view_recovery_codes"),
     path("accounts/2fa/recovery-codes/generate/", codes.generate_recovery_codes, name="mfa_generate_recovery_codes"),
     path("accounts/2fa/recovery-codes/download/", codes.download_recovery_codes, name="mfa_download_recovery_codes"),
     path("accounts/connected/", providers.connections, name="socialaccount_connections"),

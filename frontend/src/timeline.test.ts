@@ -53,7 +53,7 @@ function path(count: number, more: Partial<t.Path> = {}): t.Path {
 
 function timeline(lines: t.LineColumns[], count: number, more: Partial<t.Timeline> = {}): t.Timeline {
   return t.byPlace({
-    schema: "speedtrack.timeline/3",
+    schema: "speedtrack.timeline/4",
     benchmark: "get-p1",
     metric: CPU,
     axis: "commits",
@@ -89,6 +89,38 @@ function mark(at: number, status: string, ratio: number, worse = true): t.Change
     ...shownAs(worse),
   };
 }
+
+test("commits that several paths share are sent once, gaps of one reason together", () => {
+  const commits = {
+    sha: ["aa", "bb", "cc"],
+    subject: ["A", "B", "C"],
+    author: ["Ada", "Ada", "Bob"],
+    time: [1, 2, 3],
+    unreachable: [2],
+  };
+  const { commits: _commits, gaps: _gaps, ...bare } = path(3);
+  const gaps = [
+    { state: "failed", reason: "broken", at: [2, 0] },
+    { state: "waiting", reason: "waits", at: [1] },
+  ];
+  const main = { ...bare, commits: { at: [0, 1], index: [0, 1] }, gaps: [] };
+  const other = { ...bare, commits: { at: [0, 2], index: [0, 2] }, gaps };
+  const { paths } = t.unpacked({ ...timeline([], 3), commits, paths: [main, other] });
+  assert.deepEqual(paths[0]!.commits.sha, ["aa", "bb"]);
+  assert.deepEqual(paths[1]!.commits.author, ["Ada", "Bob"]);
+  assert.deepEqual(
+    paths.map((one) => one.commits.unreachable),
+    [[], [2]],
+  );
+  assert.deepEqual(
+    paths[1]!.gaps.map(({ at, state }) => [at, state]),
+    [
+      [0, "failed"],
+      [1, "waiting"],
+      [2, "failed"],
+    ],
+  );
+});
 
 const stop = (at: number, path = 0): t.Stop => ({ path, at, x: at });
 const stops = (...all: number[]) => all.map((at) => stop(at));

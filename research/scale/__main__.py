@@ -1,15 +1,22 @@
 """Fill a database with long histories, measure every page and verb on it, and print one table.
 
-python -m research.scale [--rows 1M] [--home DIR] [--seed 1] [--only fill|pages|work|browser] [--write docs/scale.md]
+python -m research.scale [--shape grid] [--rows 1M] [--home DIR] [--seed 1] [--only fill|pages|work|browser]
+                         [--write docs/scale.md]
 
-The database is an embedded PostgreSQL in DIR (default: var/scale-ROWS). If it is filled, it is measured as it is.
+Without a shape: the histories, and then the pages of each shape in full. The database is an embedded PostgreSQL in DIR
+(default: var/scale-ROWS or var/scale-SHAPE). If it is filled, it is measured as it is.
 """
 
 import argparse
 import os
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+SHAPES = ("kind", "branches", "grid", "outside", "people", "away")  # the names in shapes.parts, which needs Django
+ROWS = 1_000_000
 SUFFIXES = {"k": 1000, "M": 1_000_000}
 
 
@@ -49,26 +56,62 @@ def set_up(home: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=number_of, default=1_000_000)
+    parser.add_argument("--shape", choices=SHAPES)
+    parser.add_argument("--rows", type=number_of, help="measurements; default: 1M, or the whole shape")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--home", type=Path)
     parser.add_argument("--only", choices=("fill", "pages", "work", "browser"))
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
-    set_up((options.home or ROOT / "var" / f"scale-{options.rows}").resolve())
+    if not options.shape:
+        options.rows = options.rows or ROWS
+    name = "-".join(str(part) for part in ("scale", options.shape, options.rows) if part)
+    set_up((options.home or ROOT / "var" / name).resolve())
+    if options.shape:
+        measure_shape(options)
+        return
+    measure_histories(options)
+    if options.only is None:
+        measure_every_shape(options.write)
+
+
+def measure_histories(options: argparse.Namespace) -> None:
     from research.scale import bench
     from research.scale.histories import filling  # models: only once Django is set up
-    from research.scale.histories.shape import shape_of
+    from research.scale.histories.sizes import sizes_of
     from speedtrack.projects.models import Project
 
     if not Project.objects.exists():
-        filling.fill(shape_of(options.rows, options.seed))
+        sizes = sizes_of(options.rows, options.seed)
+        filling.fill(partial(filling.write_histories, sizes), sizes.rows)
     if options.only in (None, "pages", "work"):
         bench.run(options.only, options.write)
     if options.only in (None, "browser"):
         from research.scale.costs import browsing  # playwright: not for the other parts
 
         browsing.run(options.write)
+
+
+def measure_every_shape(write: Path | None) -> None:
+    """Each in a process of its own, because Django has one database in a process."""
+    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    for shape in SHAPES:
+        command = [sys.executable, "-m", "research.scale", "--shape", shape]
+        subprocess.run([*command, *(["--write", str(write)] if write else [])], check=True, env=environment)
+
+
+def measure_shape(options: argparse.Namespace) -> None:
+    from research.scale.histories import filling  # models: only once Django is set up
+    from research.scale.shapes import parts, worst
+    from research.scale.shapes.extents import FULL_ROWS, extents_of
+    from speedtrack.projects.models import Project
+
+    if not Project.objects.exists():
+        rows = options.rows or FULL_ROWS
+        write = partial(parts.write_shape, parts.SHAPES[options.shape], extents_of(rows), options.seed)
+        filling.fill(write, rows)
+    if options.only in (None, "pages"):
+        worst.run(options.shape, options.write)
 
 
 if __name__ == "__main__":

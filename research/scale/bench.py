@@ -59,7 +59,7 @@ def run(only: str | None, write: Path | None) -> None:
     if requests:
         parts.append(page_table(heaviest(requests)))
     if only in (None, "work"):
-        parts.append(work_table(list(work.measure())))
+        parts.append(work_table(list(work.measure(dearest(requests)))))
         parts.append(size_table())
     text = "\n\n".join(parts)
     print(text)
@@ -75,9 +75,15 @@ def print_row(page: PageCost) -> PageCost:
     return page
 
 
-def heaviest(rows: list[PageCost]) -> list[PageCost]:
+def heaviest(rows: list[PageCost], count: int = HEAVIEST) -> list[PageCost]:
     """Those that take most CPU, the heaviest first."""
-    return sorted(rows, key=lambda row: row.cost.cpu, reverse=True)[:HEAVIEST]
+    return sorted(rows, key=lambda row: row.cost.cpu, reverse=True)[:count]
+
+
+def dearest(rows: list[PageCost]) -> str:
+    """The address of the page that takes a visitor most; that of a project's releases if none was measured."""
+    of_visitors = [row for row in rows if row.page.name not in pages.PERSONAL]
+    return heaviest(of_visitors, 1)[0].page.addresses[0] if of_visitors else pages.to("releases", "wide")
 
 
 def throughput(rows: list[PageCost]) -> str:

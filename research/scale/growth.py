@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from research.scale.marks import read_part, write_part
+from speedtrack.http import webserver
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
 FIGURES, GROWTH = "figures", "growth"
@@ -29,7 +30,7 @@ KEPT_DAYS = {"trial": 90, "sample": 730}
 
 DISK_BYTES = 1e12
 WORKERS = 2  # processes that detect, as installed
-WEB_CONNECTIONS = 8  # of a web process: one of each of its threads
+WEB_CONNECTIONS = webserver.THREADS + webserver.PROMPT_THREADS  # of a web process
 OTHER_CONNECTIONS = 15  # of the dispatcher, the workers, superusers
 CONNECTIONS = 100  # max_connections, as PostgreSQL is installed
 PLANNING_S = 60

@@ -9,7 +9,7 @@ from research.scale.marks import read_part
 
 def page_cost(cpu_ms: float) -> PageCost:
     cost = Cost(clock_ms=[cpu_ms], web_cpu_ms=cpu_ms, database_cpu_ms=0.0, queries=1)
-    return PageCost(Page(f"page-{cpu_ms:.0f}", "", []), cost, wire=1000)
+    return PageCost(Page(f"page-{cpu_ms:.0f}", "", ["/dearest"]), cost, wire=1000)
 
 
 def test_the_pages_that_take_most_cpu_are_shown_and_all_count_for_the_mean() -> None:

@@ -23,6 +23,7 @@ from runners.servers.server import ServerProcess
 
 SIDES = ("base", "head")
 WINDOW_S = 0.6  # of each side of a block, at most: more blocks are worth more than longer ones
+SHORT_WINDOW_S = {"effect": 0.2}  # by reason of a run: where all benchmarks of a suite share two minutes
 WARMUP_S = 0.1  # of each side; the prefill has warmed up the server, too
 SETTLING_REQUESTS = 1000  # of a server that is filled to measure its size
 ROOM = 4  # free memory that a block needs, in multiples of one server's peak: there are two, and each may fork
@@ -116,13 +117,11 @@ class Block:
         orders = {side: self.runner.next_order() for side in slots}
         with ExitStack() as stack:
             servers = self._start(stack, slots, layouts)
-            loads = self.runner.run_duel(
-                block_load(self.benchmark), [servers[side] for side in SIDES], self._seed, name
-            )
+            loads = self.runner.run_duel(self._load, [servers[side] for side in SIDES], self._seed, name)
             peaks = {side: float(servers[side].peak_rss_bytes()) for side in SIDES}
         trials = {}
         for side, load in zip(SIDES, loads, strict=True):
-            layout, seeded = layouts.get(side), (block_load(self.benchmark), self._seed)
+            layout, seeded = layouts.get(side), (self._load, self._seed)
             trials[side] = Trial(
                 self.number,
                 orders[side],
@@ -139,6 +138,10 @@ class Block:
             )
             self.runner.log.line(MEASURE, f"{name} ({side}): {summary_line(trials[side])}")
         return trials
+
+    @property
+    def _load(self) -> Benchmark:
+        return block_load(self.benchmark, SHORT_WINDOW_S.get(self.runner.job.reason, WINDOW_S))
 
     @property
     def _seed(self) -> int:
@@ -168,10 +171,10 @@ def settling_load(benchmark: Benchmark) -> Benchmark:
     return replace(benchmark, workload=workload | {"warmup_s": 0.0, "requests": requests})
 
 
-def block_load(benchmark: Benchmark) -> Benchmark:
+def block_load(benchmark: Benchmark, window_s: float) -> Benchmark:
     """The workload with the short window of a block, and a warm-up of fixed length before it."""
     workload = {key: value for key, value in benchmark.workload.items() if key != "warmup_most_s"}
-    lengths = {"warmup_s": WARMUP_S, "duration_s": WINDOW_S}
+    lengths = {"warmup_s": WARMUP_S, "duration_s": window_s}
     return replace(benchmark, workload=workload | {key: min(workload[key], most) for key, most in lengths.items()})
 
 

@@ -2,7 +2,8 @@
 
 One thread reads and writes all connections. A request gets one of the THREADS only once it has arrived completely, and
 its answer is buffered. So a client that sends or reads slowly occupies only a connection, until its time limit; and no
-client may occupy more than its share of the connections.
+client may occupy more than its share of the connections. Calls of programs (PROMPT) have threads of their own, which no
+page occupies.
 """
 
 import argparse
@@ -27,13 +28,17 @@ from waitress.buffers import ReadOnlyFileBasedBuffer
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
-from waitress.task import ErrorTask
+from waitress.task import ErrorTask, ThreadedTaskDispatcher
 from waitress.utilities import BadRequest, Error
 
 from speedtrack.http import bodylimits, browserheaders, problems
 from speedtrack.http.clientaddress import named_by_proxy, network_of
 
-THREADS = 8
+THREADS = 5  # of pages
+PROMPT_THREADS = 3
+PROMPT = ("/api/runner/", "/hooks/", "/healthz", "/readyz", "/metrics")  # must not wait for pages
+LINE = 100  # pages may wait for a thread; more are refused
+SWITCH_S = 0.0005  # after so long a busy thread lets another one run, so that pages delay calls less
 CONNECTIONS = 1000
 PER_ADDRESS = CONNECTIONS // 4
 SURPLUS = 1 / 20  # of all connections may be beyond the shares of their addresses, so that they get a refusal
@@ -54,6 +59,10 @@ BUFFERED_BYTES = 64 * 1024 * 1024  # of an answer; if it is longer, the thread w
 
 class TooManyConnections(Error):
     code, reason = 429, "Too Many Requests"
+
+
+class TooManyWaiting(Error):
+    code, reason = 503, "Service Unavailable"
 
 
 class Request(HTTPRequestParser):
@@ -121,7 +130,7 @@ class JsonRefusal(ErrorTask):
         self.status = f"{error.code} {error.reason}"
         media_type = problems.MEDIA_TYPE if is_api else "application/json"
         self.response_headers += [("Content-Type", media_type), *self.headers]
-        if isinstance(error, TooManyConnections):
+        if isinstance(error, TooManyConnections | TooManyWaiting):
             self.response_headers.append(("Retry-After", str(RETRY_S)))
         self.request.headers["CONNECTION"] = "close"  # for HTTP/1.0, waitress would promise to keep the connection
         self.set_close_on_finish()
@@ -215,6 +224,11 @@ class ClientConnection(HTTPChannel):
         return bool(self.total_outbufs_len > BUFFERED_BYTES and now - self.last_activity > IDLE_S)
 
 
+def must_not_wait(path: str) -> bool:
+    """Return whether programs call this address and get a quick answer. Sources may first have to be fetched."""
+    return path.startswith(PROMPT) and "/source/" not in path
+
+
 class WebServer(TcpWSGIServer):
     channel_class = ClientConnection
     ending = False
@@ -228,6 +242,17 @@ class WebServer(TcpWSGIServer):
         self.body_s: float = limits.body_s
         self.per_address: int = limits.per_address
         self.is_behind_proxy = is_behind_proxy
+        self.prompt_dispatcher = ThreadedTaskDispatcher()
+        self.prompt_dispatcher.set_thread_count(PROMPT_THREADS)
+
+    def add_task(self, task: ClientConnection) -> None:
+        """Let a thread answer the first request of a connection; refuse a page if too many wait already."""
+        request = task.requests[0]
+        is_prompt = request.error is not None or must_not_wait(request.path)
+        if not is_prompt and len(self.task_dispatcher.queue) >= LINE:
+            request.refuse(TooManyWaiting(f"{LINE} requests wait already: try again in {RETRY_S} seconds"))
+            is_prompt = True
+        (self.prompt_dispatcher if is_prompt else self.task_dispatcher).add_task(task)
 
     def connections_of(self, connection: ClientConnection) -> Iterator[ClientConnection]:
         """The other open connections of the same address."""
@@ -267,7 +292,8 @@ class WebServer(TcpWSGIServer):
         deadline = time.monotonic() + DRAIN_S
         while time.monotonic() < deadline and any(channel.busy() for channel in self.active_channels.values()):
             self.turn()
-        self.task_dispatcher.shutdown(timeout=1)
+        for dispatcher in (self.task_dispatcher, self.prompt_dispatcher):
+            dispatcher.shutdown(timeout=1)
 
     def turn(self) -> None:
         """Wait for connections that can be read or written, and serve each of them once."""
@@ -329,6 +355,7 @@ def main(arguments: list[str]) -> None:
     most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
     give_memory_back()
+    sys.setswitchinterval(SWITCH_S)
     from django.conf import settings
 
     from speedtrack.http.wsgi import application  # late: it loads Django

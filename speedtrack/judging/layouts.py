@@ -1,11 +1,11 @@
 """Whether a change of time can come from where code lies in memory alone: what pairs in random layouts say."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from django.db.models import Sum
 
-from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.judging.instructions import Work, takes_time
 from speedtrack.runs.models import MEASURED, Result, Side
@@ -13,13 +13,15 @@ from speedtrack.runs.models import MEASURED, Result, Side
 MOST_BY_LAYOUT = 0.10  # twice what another order of functions alone did to Redis: larger changes are not of layout
 
 
-def layout_sentences(works: Sequence[Work]) -> list[str]:
+def layout_sentences(works: Sequence[Work], settled: Mapping[int, Verdict] | None = None) -> list[str]:
     """For the changes of time among these: which hold over random layouts, and which may be an effect of layout.
 
-    Of the others, which are large or come with other instructions, nothing is said.
+    Of the others, which are large or come with other instructions, nothing is said. ``settled``: their
+    ``settling_verdicts``, if they were read.
     """
     timed = [work for work in works if takes_time(work.change)]
-    layouts = layouts_measured([work.change for work in timed])
+    changes = [work.change for work in timed]
+    layouts = layouts_measured(changes, settling_verdicts(changes) if settled is None else settled)
     holding = {work.change.benchmark_name: layouts[work.change.pk] for work in timed if layouts[work.change.pk]}
     doubtful = {
         work.change.benchmark_name
@@ -34,9 +36,9 @@ def layout_sentences(works: Sequence[Work]) -> list[str]:
     return sentences
 
 
-def layouts_measured(changes: Sequence[ChangePoint]) -> Counter[int]:
+def layouts_measured(changes: Sequence[ChangePoint], settled: Mapping[int, Verdict]) -> Counter[int]:
     """By id of each change: how many layouts of the commit its settling pairs measured; 0 without settling pairs."""
-    verdicts = settling_verdicts(changes)
+    verdicts = {cp.pk: settled[cp.pk] for cp in changes if cp.pk in settled}
     results = Result.objects.filter(
         attempt__run__change_points__in=verdicts, attempt__outcome__in=MEASURED, side=Side.HEAD, layouts__gt=0
     )

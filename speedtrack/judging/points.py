@@ -16,7 +16,7 @@ COLUMNS = """
 """
 RELATED = """
       JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
- LEFT JOIN runs_samples r ON r.measurement_id = m.id
+ LEFT JOIN runs_samples r ON r.measurement_id = m.id AND %(with_samples)s
   ORDER BY m.attempt_id
 """
 # Lateral, so that an index finds them: by commit if all its points are wanted, else by series and commit.
@@ -108,23 +108,25 @@ def points_of(sides: Sequence[CommitOnMachine]) -> list[Points]:
     """For each side all its points, by (benchmark, metric) and then by series id. One query for all sides."""
     commits, machines = zip(*set(sides), strict=True)
     by_side: dict[CommitOnMachine, Points] = defaultdict(lambda: defaultdict(dict))
-    for point in read(OF_COMMITS, commits=commits, machines=machines):
+    for point in read(OF_COMMITS, True, commits=commits, machines=machines):
         side = CommitOnMachine(point.commit_id, point.machine_id)
         by_side[side][point.benchmark, point.metric][point.series_id] = point
     return [by_side[side] for side in sides]
 
 
-def points_at(places: Collection[Place]) -> dict[Place, SidePoint]:
+def points_at(places: Collection[Place], with_samples: bool = True) -> dict[Place, SidePoint]:
     """The points of series at commits, as far as there are some."""
     if not places:
         return {}
     series, commits = zip(*set(places), strict=True)
-    return {point.place: point for point in read(AT_PLACES, series=series, commits=commits)}
+    return {point.place: point for point in read(AT_PLACES, with_samples, series=series, commits=commits)}
 
 
-def read(query: str, **columns: Sequence[int]) -> list[SidePoint]:
+def read(query: str, with_samples: bool, **columns: Sequence[int]) -> list[SidePoint]:
     with connection.cursor() as cursor:
-        cursor.execute(query, {name: list(column) for name, column in columns.items()})
+        cursor.execute(
+            query, {**{name: list(column) for name, column in columns.items()}, "with_samples": with_samples}
+        )
         return combined(map(PointRow._make, cursor))
 
 

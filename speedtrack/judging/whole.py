@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from speedtrack.alerts.lines.comparisons import Answer
 from speedtrack.alerts.models import Alert
-from speedtrack.alerts.pairs.suites import ComparedSeries, compare_suite
+from speedtrack.alerts.pairs.suites import ComparedSeries, compare_suite, is_measured
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import COUNTED, HEADLINE, METRICS, Metric
 from speedtrack.judging.totals import Total, total_of
 from speedtrack.judging.verdicts import Basis, Judgement, Ruling, ruling_of, words_of
-from speedtrack.runs.models import ENDED, MEASURED, Reason, Run
+from speedtrack.runs.models import ENDED, Reason, Run
 
 COUNT_WORDS: dict[str, str] = {Ruling.SAME: "the same", Ruling.UNCERTAIN: "not known"}
 SHOWN = (Ruling.WORSE, Ruling.BETTER, Ruling.SAME, Ruling.UNCERTAIN)
@@ -51,7 +51,8 @@ def whole_effect_of(alert: Alert) -> WholeEffect | None:
     run = runs.exclude(metrics=COUNTED).order_by("pk").last()
     if run is None:
         return None
-    rows = [row for row in compare_suite(run) if row.series.metric == HEADLINE] if run.status in MEASURED else []
+    is_known = run.status in ENDED and is_measured(run)
+    rows = [row for row in compare_suite(run) if row.series.metric == HEADLINE] if is_known else []
     return WholeEffect(run, total_of(METRICS[HEADLINE], list(map(judged, rows))) if rows else None)
 
 

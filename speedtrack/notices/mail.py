@@ -13,8 +13,10 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from speedtrack.alerts.headlines import Change, DirectionSummary, headline, summaries_of
+from speedtrack.alerts.hunks.findings import hunks_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.alerts.pairs import counts
+from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.benchmarks import numbers
 from speedtrack.judging.instructions import is_time_only, works_of
@@ -24,6 +26,7 @@ from speedtrack.notices import seeing, subscribing
 from speedtrack.notices.errors import PermanentFailure
 from speedtrack.notices.models import Notice, Outbox, Subscriber
 from speedtrack.projects.models import Project
+from speedtrack.reports.readings.lines import lines_of_alert
 from speedtrack.runs.models import MachineEvent
 
 log = logging.getLogger(__name__)
@@ -69,6 +72,8 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
     changes = changes_of(alert)
     works = works_of(changes)
     pictures = pictures_of(changes)
+    settled = settling_verdicts(changes)
+    function_tables = counts.function_tables(changes, settled)
     context = {
         "alert": alert,
         "changes": changes,
@@ -83,8 +88,9 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
         "restoration": restoration_in_words(list(alert.events.order_by("pk"))),
         "candidates": list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
         "branches": alert.branch_names(),
-        "layouts": layout_sentences(works),
-        "function_tables": counts.function_tables(changes),
+        "layouts": layout_sentences(works, settled),
+        "function_tables": function_tables,
+        "lines": lines_of_alert(alert, function_tables, hunks_of(alert)).results,
         "url": settings.URL + reverse("alert", args=[alert.pk]),
         "project_url": settings.URL + reverse("project", args=[alert.project.slug]),
         **links,

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 #: Kinds that notify subscribers who do not know of the alert yet; two of them, since a joining change may match them.
 FIRST = ("raised", "grew", "measured")
 #: Kinds that notify those who already know of the alert.
-FOLLOW_UPS = ("narrowed", "moved", "decided", "noted", "fixed", "reopened")
+FOLLOW_UPS = ("traced", "narrowed", "moved", "decided", "noted", "fixed", "reopened")
 TOKEN_WARNING = timedelta(days=7)  # its owner is mailed so long before a token expires
 FIRST_MAIL = "raised"  # the value of ``event`` in the outbox row of the first mail about an alert
 BURST = 5  # more alerts than this at once are one mail with a table

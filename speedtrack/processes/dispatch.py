@@ -16,14 +16,14 @@ from typing import Any
 
 from celery import Celery
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection, connections
+from django.db import InterfaceError, OperationalError, connections
 from django.db.models import Exists, OuterRef, QuerySet, TextField, Value
 from django.db.models.functions import Concat
 from kombu import Queue
 
 from runners import probing
 from speedtrack.alerts.lines.waiting import alerts_with_unread_effects, runs_with_due_floors, unasked_machines
-from speedtrack.alerts.models import AlertEvent, Bisection, ChangePoint
+from speedtrack.alerts.models import AlertEvent, Bisection, ChangePoint, HunkTrial
 from speedtrack.celery import app, broker
 from speedtrack.ground.postgres import pgsession
 from speedtrack.ground.postgres.wakeups import CHANNEL
@@ -40,7 +40,7 @@ from speedtrack.runs.planning import choosing, pushes
 from speedtrack.runs.queue import lag, queue
 from speedtrack.runs.scheduling import canary, order
 
-Question = tuple[str, tuple[Any, ...]]  # SQL and its parameters
+Question = tuple[str, tuple[Any, ...] | None]  # SQL and its parameters
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,7 @@ STOP_S = 1.0  # interval of checks whether to stop, and pause after a failed con
 AFTER_FAILURE_S = 60.0  # pause of a failed duty of the dispatcher
 LEADER_LOCK = 0x5339  # advisory: one dispatcher at a time
 DATABASE_ERRORS = (OperationalError, InterfaceError)
+PREPARED = "speedtrack_duties"  # the question, as the session of the dispatcher has it planned
 LOOK_FOR_WORK = "speedtrack.look_for_work"
 #: The duties that the dispatcher does itself, at the beginning of a tick.
 UPKEEP: dict[str, Callable[[], object]] = {
@@ -98,6 +99,7 @@ def duties() -> list[tuple[str, QuerySet[Any]]]:
         ("detect", ChangePoint.objects.settling().exclude(Exists(under_way))),
         ("detect", ChangePoint.objects.ripe()),
         ("detect", Bisection.objects.ripe()),
+        ("detect", HunkTrial.objects.ripe()),
         ("detect", runs_with_due_floors()),
         ("detect", alerts_with_unread_effects()),
         ("calibrate", unasked_machines()),
@@ -156,8 +158,11 @@ class DispatcherSession:
         if not pgsession.take(LEADER_LOCK):
             return False
         with pgsession.session().cursor() as cursor:
-            cursor.execute(f"LISTEN {CHANNEL}")  # before the first query, so that no change is missed
-        self.leading, self.question = self.connection, build_question()
+            # LISTEN comes before the first query, so that no change is missed.
+            prepare = f"LISTEN {CHANNEL}; DEALLOCATE ALL; PREPARE {PREPARED} AS "
+            statement, values = build_question()
+            cursor.execute(prepare + statement, values)
+        self.leading, self.question = self.connection, (f"EXECUTE {PREPARED}", None)
         return True
 
     def wait(self, stopping: Callable[[], bool]) -> None:
@@ -212,7 +217,7 @@ def tick(celery: Celery = app, question: Question | None = None, upkeep: Upkeep 
 
 
 def build_question() -> Question:
-    """The statement that finds all work. Building it takes ten times the CPU time of its execution."""
+    """The statement that finds all work. Building and planning it take many times the CPU time of its execution."""
     queries = [rows.order_by().values_list(Value(duty, TextField()))[:1] for duty, rows in duties()]
     machines = idle_machines_with_work().values_list(Concat(Value("machine."), "name", output_field=TextField()))
     return machines.union(*queries, all=True).query.sql_with_params()
@@ -220,7 +225,7 @@ def build_question() -> Question:
 
 def duties_with_work(question: Question | None = None) -> set[str]:
     """The duties that have work, and the queues of machines with work. ``question``: if already built."""
-    with connection.cursor() as cursor:
+    with pgsession.session().cursor() as cursor:
         cursor.execute(*(question or build_question()))
         return {name for (name,) in cursor.fetchall()}
 
@@ -246,8 +251,11 @@ def closed_queues() -> set[str]:
 
 
 def idle_machines_with_work() -> QuerySet[Machine]:
-    """Machines without an active run that have a waiting run."""
+    """Machines without an active run that have a waiting run.
+
+    Those that nobody has heard of lately are left out: a runner looks for work when it starts.
+    """
     runs = Run.objects.filter(machine=OuterRef("pk"))
     claimable = Exists(Run.objects.claimable().filter(machine=OuterRef("pk")))
     at_work = Exists(runs.filter(status__in=["leased", "running"]))
-    return Machine.objects.filter(claimable, paused=False).exclude(at_work)
+    return Machine.objects.filter(claimable, pools.heard_of(), paused=False).exclude(at_work)

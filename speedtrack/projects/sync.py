@@ -1,16 +1,18 @@
 """Update rows from the repository: fetch, then store first-parent histories as positions."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from itertools import islice, takewhile
 from typing import Any
 
-from django.db import transaction
-from django.db.models import F
+from django.db import connection, transaction
+from django.db.models import Exists, F, OuterRef
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from speedtrack.ground.observing import failpoints
 from speedtrack.ground.postgres import pgsession
@@ -25,19 +27,65 @@ MOST_BRANCHES = 50  # of a project that patterns add
 ADOPTED = 1  # newest commits of such a branch that are measured immediately
 NEW_FOR = timedelta(days=30)  # before the last fetch: a new tag on a commit of that time is still new
 LEFT_OUT_AGAIN = timedelta(days=1)  # then references that could not be fetched are tried again in any case
+BLOCK = 5000  # commits or positions that are stored at once, so that a long history needs little memory
+
+# For all moved branches at once: where they went on from their own commits, what goes and what comes.
+FORKS = """
+SELECT fork.branch, p.number
+  FROM unnest(%s::bigint[], %s::text[]) AS fork (branch, sha)
+  JOIN projects_commit c ON c.project_id = %s AND c.sha = fork.sha
+  JOIN projects_position p ON p.branch_id = fork.branch AND p.commit_id = c.id
+"""
+# From each branch's end on (OFFSET 0), which is short; its length is estimated as a third of the history.
+REMOVED = """
+WITH gone AS MATERIALIZED (
+    SELECT p.id, p.branch_id, p.number, (SELECT sha FROM projects_commit c WHERE c.id = p.commit_id) AS sha
+      FROM unnest(%s::bigint[], %s::int[]) AS path (branch, kept)
+     CROSS JOIN LATERAL (SELECT * FROM projects_position p
+                          WHERE p.branch_id = path.branch AND p.number >= path.kept OFFSET 0) p
+), deleted AS (
+    DELETE FROM projects_position WHERE id = ANY(ARRAY(SELECT id FROM gone))
+)
+SELECT branch_id, number, sha FROM gone ORDER BY branch_id, number
+"""
+PLACED = """
+INSERT INTO projects_position (branch_id, number, commit_id)
+SELECT path.branch, path.number, c.id
+  FROM unnest(%s::bigint[], %s::int[], %s::text[]) AS path (branch, number, sha)
+  JOIN projects_commit c ON c.project_id = %s AND c.sha = path.sha
+"""
+HEADS = """
+UPDATE projects_branch b SET head_id = c.id, deleted_at = NULL
+  FROM unnest(%s::bigint[], %s::text[]) AS path (branch, sha)
+  JOIN projects_commit c ON c.project_id = %s AND c.sha = path.sha
+ WHERE b.id = path.branch
+RETURNING b.id, b.head_id
+"""
 
 
 @dataclass(frozen=True)
 class BranchChange:
     """The ids of a branch's new commits, oldest first, and of those that left it, at one fetch.
 
-    ``first``: the branch is fetched for the first time, so its whole history is new.
+    ``first``: the branch is fetched for the first time, so its whole history is new. ``moved``: it has another head,
+    was deleted, or is back.
     """
 
     branch: Branch
     added: list[str]
     removed: list[str]
     first: bool = False
+    moved: bool = False
+
+
+@dataclass(frozen=True)
+class NewPath:
+    """The history of a branch that has moved: ``kept`` of its positions stay, and these commits follow them."""
+
+    branch: Branch
+    head: str
+    kept: int
+    shas: list[str]
 
 
 def project_lock(project: Project, wait: bool = False) -> AbstractContextManager[bool]:
@@ -46,30 +94,26 @@ def project_lock(project: Project, wait: bool = False) -> AbstractContextManager
 
 
 def sync(
-    project: Project,
-    then: Callable[[BranchChange], object] = lambda changes: None,
-    tagged: Callable[[set[str]], object] = lambda shas: None,
+    project: Project, then: Callable[[list[BranchChange], set[str]], object] = lambda changes, shas: None
 ) -> list[BranchChange]:
     """Fetch the repository and update branches, commits, positions and tags.
 
-    ``then`` is called for each branch, and ``tagged`` with the commits of new tags, in the same transaction: if one
-    raises, or the process dies, the next sync has the same changes again. Syncs of one project never overlap: the
-    second one waits. A branch or tag that cannot be fetched is not changed, and ``project.left_out`` has the reason. If
-    it raises RepositoryError, nothing is changed.
+    ``then`` is called with the branches that moved and the commits of new tags, in the same transaction: if it raises,
+    or the process dies, the next sync has the same changes again. Syncs of one project never overlap: the second one
+    waits. A branch or tag that cannot be fetched is not changed, and ``project.left_out`` has the reason. If it raises
+    RepositoryError, nothing is changed.
     """
     with project_lock(project, wait=True):
         adopt_branches(project)
-        branches = list(project.branches.filter(tracked=True).select_related("project", "head"))
+        branches = list(project.branches.filter(tracked=True).select_related("head"))
         fetched = fetching.fetch(project.slug, remote_of(project), [branch.name for branch in branches])
         with transaction.atomic():
-            changes = [update_branch(branch, fetched) for branch in branches]
-            new_tags, old_tags = update_tags(
-                project, {sha for change in changes if change.first for sha in change.added}
-            )
-            mark_unreachable(project, old_tags | {sha for change in changes for sha in change.removed})
-            for change in changes:
-                then(change)
-            tagged(new_tags)
+            changes = update_branches(project, branches, fetched)
+            moved = [change for change in changes if change.moved]
+            new_tags, retagged = update_tags(project, {change.branch.pk for change in moved if change.first})
+            if moved or retagged:
+                mark_unreachable(project, retagged | {sha for change in moved for sha in change.removed})
+            then(moved, new_tags)
             heads.complete_listed(project, fetched.remote)
             failpoints.reach("sync.before_commit")
         failpoints.reach("sync.after_commit")
@@ -139,33 +183,109 @@ def left_out_for_long(project: Project) -> bool:
     return bool(project.left_out) and long_ago.exists()
 
 
-def update_branch(branch: Branch, fetched: FetchResult) -> BranchChange:
-    """Update the branch's positions from the mirror. A deleted branch is marked, and keeps its history.
+def update_branches(project: Project, branches: Sequence[Branch], fetched: FetchResult) -> list[BranchChange]:
+    """Update the branches' positions from the mirror. A deleted branch is marked, and keeps its history.
 
-    A branch counts as deleted only if the remote does not list it; no other failure marks it.
+    A branch counts as deleted only if the remote does not list it; no other failure marks it. Branches that have not
+    moved cost nothing.
     """
-    slug, ref = branch.project.slug, head_ref(branch.name)
-    if ref not in fetched.remote:
-        Branch.objects.filter(pk=branch.pk, deleted_at=None).update(deleted_at=Now())
-    if ref not in fetched.remote or ref in fetched.faults:
-        return BranchChange(branch, [], [])
-    head = git.resolve_revision(slug, ref)
-    if branch.head and branch.head.sha == head and not branch.deleted_at:
-        return BranchChange(branch, [], [])
-    path = git.first_parents(slug, head)
-    numbers_by_sha = dict(branch.positions.values_list("commit__sha", "number"))
-    removed = [sha for sha, number in numbers_by_sha.items() if number >= len(path) or path[number] != sha]
-    branch.positions.filter(commit__sha__in=removed).delete()
-    new_shas = [sha for number, sha in enumerate(path) if numbers_by_sha.get(sha) != number]
-    rows = store_commits(branch.project, new_shas)
-    numbers = {sha: number for number, sha in enumerate(path)}
-    Position.objects.bulk_create(
-        [Position(branch=branch, commit=rows[sha], number=numbers[sha]) for sha in new_shas], batch_size=5000
-    )
-    Branch.objects.filter(pk=branch.pk).update(
-        head=Commit.objects.get(project=branch.project, sha=head), deleted_at=None
-    )
-    return BranchChange(branch, new_shas, removed, first=branch.head is None)
+    refs = {branch: head_ref(branch.name) for branch in branches}
+    deleted = [branch for branch, ref in refs.items() if ref not in fetched.remote and not branch.deleted_at]
+    Branch.objects.filter(pk__in=[branch.pk for branch in deleted]).update(deleted_at=Now())
+    for branch in deleted:
+        branch.deleted_at = timezone.now()
+    mirrored = git.local_refs(project.slug)
+    fetched_refs = {branch: ref for branch, ref in refs.items() if ref in fetched.remote and ref not in fetched.faults}
+    moved = {branch: mirrored[ref] for branch, ref in fetched_refs.items() if has_moved(branch, mirrored[ref])}
+    changes = {change.branch: change for change in move(project, moved)} if moved else {}
+    return [changes.get(branch, BranchChange(branch, [], [], moved=branch in deleted)) for branch in branches]
+
+
+def has_moved(branch: Branch, head: str) -> bool:
+    return branch.head is None or branch.head.sha != head or branch.deleted_at is not None
+
+
+def move(project: Project, heads: Mapping[Branch, str]) -> list[BranchChange]:
+    """Store the histories of these branches, which lead to the heads now, in a few statements for all of them."""
+    paths = new_paths(project, heads)
+    first = {path.branch for path in paths if path.branch.head is None}
+    add_commits(project, (sha for path in paths for sha in path.shas))
+    removed = store_paths(project, paths)
+    return [
+        BranchChange(path.branch, path.shas, removed[path.branch.pk], path.branch in first, moved=True)
+        for path in paths
+    ]
+
+
+def new_paths(project: Project, heads: Mapping[Branch, str]) -> list[NewPath]:
+    """What remains of each branch's positions, and what follows them.
+
+    A branch usually goes on from one of its own commits, which git lists for all branches at once. Otherwise, its whole
+    history is compared.
+    """
+    former = {branch: branch.head.sha for branch in heads if branch.head}
+    first_parents = git.new_first_parents(project.slug, [heads[branch] for branch in former], former.values())
+    steps = {branch: follow(heads[branch], first_parents) for branch in former}
+    numbers = fork_numbers(project, {branch: fork for branch, (fork, _) in steps.items()})
+    return [
+        NewPath(branch, head, numbers[branch.pk] + 1, steps[branch][1])
+        if branch.pk in numbers
+        else whole_path(branch, head)
+        for branch, head in heads.items()
+    ]
+
+
+def follow(head: str, first_parents: Mapping[str, str]) -> tuple[str, list[str]]:
+    """The commit from which a head goes on (empty: it begins with a root), and the commits since, oldest first."""
+    shas = []
+    while head in first_parents:
+        shas.append(head)
+        head = first_parents[head]
+    return head, shas[::-1]
+
+
+def fork_numbers(project: Project, forks: Mapping[Branch, str]) -> dict[int, int]:
+    """By branch id: the position of its fork on that branch itself; branches whose fork is not on them are left out."""
+    with connection.cursor() as cursor:
+        cursor.execute(FORKS, [[branch.pk for branch in forks], list(forks.values()), project.pk])
+        return dict(cursor.fetchall())
+
+
+def whole_path(branch: Branch, head: str) -> NewPath:
+    path = git.first_parents(branch.project.slug, head)
+    stored = branch.positions.order_by("number").values_list("number", "commit__sha").iterator(chunk_size=BLOCK)
+    kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(stored, enumerate(path), strict=False)))
+    return NewPath(branch, head, kept, path[kept:])
+
+
+def store_paths(project: Project, paths: Sequence[NewPath]) -> dict[int, list[str]]:
+    """Replace the positions that have changed, and the heads. Return the commits that left each branch, by its id."""
+    pks = [path.branch.pk for path in paths]
+    with connection.cursor() as cursor:
+        cursor.execute(REMOVED, [pks, [path.kept for path in paths]])
+        gone = cursor.fetchall()
+        positions = (
+            (path.branch.pk, number, sha) for path in paths for number, sha in enumerate(path.shas, start=path.kept)
+        )
+        for rows in blocks(positions):
+            cursor.execute(PLACED, [*map(list, zip(*rows, strict=True)), project.pk])
+        cursor.execute(HEADS, [pks, [path.head for path in paths], project.pk])
+        head_ids = dict(cursor.fetchall())
+    for path in paths:
+        path.branch.head_id, path.branch.deleted_at = head_ids[path.branch.pk], None
+    again = {(path.branch.pk, sha) for path in paths for sha in path.shas} if gone else set()
+    removed: dict[int, list[str]] = {pk: [] for pk in pks}
+    for pk, _, sha in gone:
+        if (pk, sha) not in again:
+            removed[pk].append(sha)
+    return removed
+
+
+def blocks(rows: Iterable[Any]) -> Iterator[list[Any]]:
+    """The rows in lists of at most BLOCK."""
+    iterator = iter(rows)
+    while block := list(islice(iterator, BLOCK)):
+        yield block
 
 
 def mark_unreachable(project: Project, removed: set[str]) -> None:
@@ -183,37 +303,41 @@ def mark_unreachable(project: Project, removed: set[str]) -> None:
     unreachable.filter(sha__in=unreachable_shas - gone).update(unreachable_since=None)
 
 
+def add_commits(project: Project, shas: Iterable[str]) -> None:
+    """Create the rows of these commits that are missing."""
+    for block in blocks(dict.fromkeys(shas)):
+        present = set(Commit.objects.filter(project=project, sha__in=block).values_list("sha", flat=True))
+        revisions = git.revisions(project.slug, [sha for sha in block if sha not in present])
+        Commit.objects.bulk_create(
+            [Commit(project=project, **vars(revision)) for revision in revisions], ignore_conflicts=True
+        )
+
+
 def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:
     """By commit id: the rows of these commits, created if they are missing."""
-    present = set(Commit.objects.filter(project=project, sha__in=shas).values_list("sha", flat=True))
-    missing = [sha for sha in shas if sha not in present]
-    Commit.objects.bulk_create(
-        [Commit(project=project, **vars(r)) for r in git.revisions(project.slug, missing)],
-        batch_size=2000,
-        ignore_conflicts=True,
-    )
+    add_commits(project, shas)
     return {c.sha: c for c in Commit.objects.filter(project=project, sha__in=shas)}
 
 
-def update_tags(project: Project, first_seen: set[str]) -> tuple[set[str], set[str]]:
+def update_tags(project: Project, first: set[int]) -> tuple[set[str], set[str]]:
     """Update the project's tags from the mirror, including moved ones.
 
-    Returns the commit ids of new tags, and those that have lost a tag. ``first_seen``: the commits of branches that are
+    Returns the commit ids of new tags, and those that have got or lost any tag. ``first``: the ids of branches that are
     fetched for the first time.
     """
     now = git.tags_by_name(project.slug)
     before = dict(project.tags.values_list("name", "sha"))
     new_tags = {name: sha for name, sha in now.items() if before.get(name) != sha}
     stale = [name for name, sha in before.items() if now.get(name) != sha]
-    new = newly_tagged(project, set(new_tags.values()), first_seen)
+    new = newly_tagged(project, set(new_tags.values()), first)
     project.tags.filter(name__in=stale).delete()
     Tag.objects.bulk_create(
         [Tag(project=project, name=name, sha=sha, is_new=sha in new) for name, sha in new_tags.items()]
     )
-    return new, {before[name] for name in stale}
+    return new, {before[name] for name in stale} | set(new_tags.values())
 
 
-def newly_tagged(project: Project, shas: set[str], first_seen: set[str]) -> set[str]:
+def newly_tagged(project: Project, shas: set[str], first: set[int]) -> set[str]:
     """Return the commits among these whose tags were made after the last fetch; none at the first fetch.
 
     An old tag may appear only now because its branch is new here, or is not tracked. Such a tag is as old as its
@@ -222,7 +346,8 @@ def newly_tagged(project: Project, shas: set[str], first_seen: set[str]) -> set[
     synced_at = Project.objects.values_list("synced_at", flat=True).get(pk=project.pk)
     if synced_at is None or not shas:
         return set()
-    placed = Commit.objects.filter(project=project, sha__in=shas, positions__isnull=False)
-    on_branches = set(placed.values_list("sha", flat=True)) - first_seen
+    earlier = Position.objects.filter(commit=OuterRef("pk")).exclude(branch__in=first)
+    placed = Commit.objects.filter(Exists(earlier), project=project, sha__in=shas)
+    on_branches = set(placed.values_list("sha", flat=True))
     rows = store_commits(project, sorted(shas - on_branches))
     return on_branches | {sha for sha, row in rows.items() if row.committed_at > synced_at - NEW_FOR}

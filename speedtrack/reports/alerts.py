@@ -1,6 +1,6 @@
 """Changes, and what people decide about them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Self
 
 from django.conf import settings
@@ -8,7 +8,8 @@ from django.db.models import Prefetch, QuerySet
 from pydantic import Field
 
 from speedtrack.alerts.headlines import headline
-from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.hunks.findings import State, hunks_of
+from speedtrack.alerts.models import Alert, ChangePoint, Verdict
 from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
@@ -17,8 +18,10 @@ from speedtrack.judging.instructions import Work, is_time_only, sentences_of, wo
 from speedtrack.judging.layouts import layout_sentences
 from speedtrack.judging.verdicts import look_of_change, sign_of_change, way_of, words_of
 from speedtrack.judging.whole import whole_effect_of
+from speedtrack.projects.mirrors.hunks import Kind
 from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Whole
 from speedtrack.reports.projects import CommitDocument
+from speedtrack.reports.readings.lines import lines_of_alert
 
 MOST_CANDIDATES = 10
 
@@ -196,6 +199,77 @@ class WholeEffectDocument(Document):
     words: Text
 
 
+class FunctionCostUnder(FunctionCostDocument):
+    """The same under one benchmark."""
+
+    name: Annotated[Text, From("function.name")]
+    before: Annotated[float, From("function.before")]
+    after: Annotated[float, From("function.after")]
+    benchmark: Text
+
+
+class ShownHunkDocument(Document):
+    """A hunk of the commit that touches functions whose count changed, or that a trial named."""
+
+    path: Annotated[Text, From("hunk.path")]
+    kind: Annotated[str, From("hunk.kind")] = Field(description=f"`{'`, `'.join(Kind)}`")
+    number: Annotated[int, From("hunk.number")] = Field(description="which piece of its file it is, from 1")
+    line: Annotated[int, From("hunk.line")] = Field(description="where it begins in the commit's file; 0: no hunk")
+    lines: Annotated[int, From("hunk.lines")]
+    before_line: Annotated[int, From("hunk.before_line")] = Field(description="the same in the file before")
+    before_lines: Annotated[int, From("hunk.before_lines")]
+    functions: Annotated[list[FunctionCostUnder], From(lambda shown: list(map(FunctionCostUnder.of, shown.costs)))]
+    is_named: bool = Field(description="taking hunks back showed that it is part of the cause")
+
+
+class LinesDocument(Document):
+    """The lines that did it, as far as the evidence goes."""
+
+    why_not: Text = Field(description="why no hunks are listed; else empty")
+    sentence: Text = Field(description="how many of its hunks touch functions whose count changed; empty: not known")
+    hunks: Annotated[list[ShownHunkDocument], From(lambda lines: list(map(ShownHunkDocument.of, lines.hunks)))] = Field(
+        description="the named ones first, then by the largest change of a function"
+    )
+    left_out: Annotated[int, From("commit.left_out")] = Field(description="how many more there are")
+    further: Annotated[int, From("commit.further_count")] = Field(description="how many touch no changed function")
+
+
+class TriedHunkDocument(Document):
+    """A hunk of the named commit, or another change that it makes to a file as a whole."""
+
+    path: Text
+    kind: str = Field(description=f"`{'`, `'.join(Kind)}`")
+    number: int = Field(description="which piece of its file it is, from 1")
+    count: int = Field(description="of how many")
+    line: int = Field(description="where it begins in the commit's file; 0: it is no hunk")
+    before_line: int = Field(description="where it begins in the file before")
+    header: Text = Field(description="the line of code that git names beside it, usually the function's")
+    name: Text = Field(description="in words, such as `the second hunk of zmalloc.c`")
+    text: Text = Field(description="of a named hunk: the beginning of its lines")
+    instructions: float | None = Field(description="per request, that it adds by itself; null: not counted")
+    refusal: Text = Field(description="why the commit could not be counted without it")
+
+
+class HunkFindingDocument(Document):
+    """Which hunks of the named commit changed the instructions of a benchmark, by taking them back and counting."""
+
+    benchmark: Text
+    state: str = Field(description=f"`{'`, `'.join(State)}`")
+    sentence: Text
+    growth: float | None = Field(description="instructions per request that the whole commit adds")
+    explained: float | None = Field(description="those that the named hunks add together")
+    pieces: int = Field(description="how many hunks the commit has")
+    builds: int
+    budget: int = Field(description="builds, at most")
+    hunks: list[TriedHunkDocument] = Field(description="the named ones, in the order of the diff")
+    others: list[TriedHunkDocument] = Field(description="those that were also counted by themselves, or refused")
+
+    @classmethod
+    def of(cls, row: Any, **given: Any) -> Self:
+        parts = {name: list(map(TriedHunkDocument.of, getattr(row, name))) for name in ("hunks", "others")}
+        return super().of(row, **parts, **given)
+
+
 class AlertDetails(AlertDocument):
     """An alert with its history, and what counts of instructions say about it."""
 
@@ -211,7 +285,9 @@ class AlertDetails(AlertDocument):
         description="which changes of time hold over random layouts of the program, and which may be layout"
     )
     function_tables: list[FunctionTableDocument] = Field(description="of counted changes that were counted again")
+    lines: LinesDocument = Field(description="of the commit, those that touch functions whose count changed")
     whole_effect: WholeEffectDocument | None = Field(description="null: no single commit is named, or not asked for")
+    hunks: list[HunkFindingDocument] = Field(description="by benchmark; empty: the hunks of its commit are not tried")
     restoration: Text = Field(
         description="of an open alert of which some series are back on the old level: which are, and which are not"
     )
@@ -222,16 +298,20 @@ class AlertDetails(AlertDocument):
         """The document of an alert that was loaded as ``known_alerts`` does."""
         changes, events = ranked_changes(row), list(row.events.select_related("who").order_by("pk"))
         works, whole = works_of(changes), whole_effect_of(row)
+        settled, findings = settling_verdicts(changes), hunks_of(row)
+        tables = counts.function_tables(changes, settled)
         candidates = row.candidates().select_related("project").reverse()[:MOST_CANDIDATES]
         return super().of(
             row,
-            changes=settled_changes(works),
+            changes=settled_changes(works, settled),
             candidates=list(map(CommitDocument.of, list(candidates) or [row.commit])),
             fixed_on=row.branches_fixed()[0] if row.fixed_by_id else [],
             which_moved=sentences_of(works),
-            layouts=layout_sentences(works),
-            function_tables=list(map(FunctionTableDocument.of, counts.function_tables(changes))),
+            layouts=layout_sentences(works, settled),
+            function_tables=list(map(FunctionTableDocument.of, tables)),
+            lines=LinesDocument.of(lines_of_alert(row, tables, findings)),
             whole_effect=WholeEffectDocument.of(whole) if whole else None,
+            hunks=list(map(HunkFindingDocument.of, findings)),
             restoration=restoration_in_words(events),
             history=list(map(AlertEventDocument.of, events)),
             **facts_of(works),
@@ -239,9 +319,8 @@ class AlertDetails(AlertDocument):
         )
 
 
-def settled_changes(works: Sequence[Work]) -> list[SettledChangeDocument]:
-    verdicts = settling_verdicts([work.change for work in works])
-    evidence = {pk: {"pairs": verdict.pairs, "p": verdict.p} for pk, verdict in verdicts.items()}
+def settled_changes(works: Sequence[Work], settled: Mapping[int, Verdict]) -> list[SettledChangeDocument]:
+    evidence = {pk: {"pairs": verdict.pairs, "p": verdict.p} for pk, verdict in settled.items()}
     unsettled = {"pairs": None, "p": None}
     return [
         SettledChangeDocument.of(work.change, instructions=work.words, **evidence.get(work.change.pk, unsettled))

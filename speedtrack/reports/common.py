@@ -86,6 +86,15 @@ def sources(document: type[Document]) -> dict[str, From | Filled]:
     return read
 
 
+def read_columns(document: type[Document], *of_functions: str) -> tuple[str, ...]:
+    """The columns that a document reads of its rows and of what they refer to, as ``QuerySet.only`` takes them.
+
+    ``of_functions``: those that the functions in its marks read.
+    """
+    paths = (mark.source for mark in sources(document).values() if isinstance(mark, From))
+    return (*of_functions, *(path.replace(".", "__") for path in paths if isinstance(path, str)))
+
+
 class Order(BaseModel):
     """The base of documents that clients send. An unknown field is an error, because it may be a misspelt one."""
 

@@ -5,6 +5,7 @@ from functools import partial
 from celery import shared_task
 from django.conf import settings
 
+from speedtrack.alerts.hunks import commits
 from speedtrack.projects.models import Project
 from speedtrack.runs.planning import pullrequests, pushes
 from speedtrack.runs.requests import comparing
@@ -26,6 +27,7 @@ def poll() -> None:
 def look(project: Project) -> None:
     pushes.look_for_news(project)
     comparing.tidy_mirror(project)
+    commits.forget_commits(project)
 
 
 @shared_task(name="speedtrack.tasks.pulls")

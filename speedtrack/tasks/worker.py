@@ -4,6 +4,7 @@ from celery import shared_task
 
 from speedtrack.alerts.bisections import bisecting
 from speedtrack.alerts.detection import detection
+from speedtrack.alerts.hunks import trials
 from speedtrack.alerts.settling import confirm, floors
 from speedtrack.alerts.triage import profiling
 from speedtrack.outside import storing
@@ -13,12 +14,14 @@ from speedtrack.tasks.steps import take_each
 
 @shared_task(name="speedtrack.tasks.detect")
 def detect() -> None:
-    """Find suspected changes in new measurements, settle those measured again, bisect, store floors, plan profiles."""
+    """Find suspected changes in new measurements, settle those measured again, bisect, try hunks, store floors."""
     take_each(
         storing.mark_held,
         detection.detect,
         confirm.step,
         bisecting.step,
+        trials.end_unwanted,
+        trials.step,
         floors.store_due,
         profiling.plan_missing_profiles,
     )

@@ -13,11 +13,13 @@ from celery import Celery
 from django.db import connection
 from django.utils import timezone
 
+from runners import probing
 from speedtrack.celery import BROKER_TRANSPORT, app
 from speedtrack.monitoring.models import TaskTime
 from speedtrack.processes import devstack, dispatch
 from speedtrack.projects import intake
 from speedtrack.projects.models import Project, PullRequest
+from speedtrack.runs.fleet import pools
 from speedtrack.runs.models import Machine, PlanningPolicy, Run, Status
 from speedtrack.runs.planning import choosing, pullrequests
 from speedtrack.runs.queue import queue
@@ -151,6 +153,20 @@ def test_a_paused_machine_is_left_alone(celery: Celery, broker_url: str, machine
     Machine.objects.update(paused=True)
     dispatch.tick(celery)
     assert messages(broker_url, machine.queue) == 0
+
+
+def test_a_machine_that_nobody_has_heard_of_lately_costs_no_connection_to_the_broker(
+    celery: Celery, broker_url: str, machine: Machine
+) -> None:
+    nowhere = Celery("test", broker="redis://127.0.0.1:1/0")
+    nowhere.conf.update(broker_transport_options=BROKER_TRANSPORT)
+    Machine.objects.update(created=timezone.now() - pools.AWAY)
+    dispatch.tick(nowhere)
+    machine.note_call()
+    with pytest.raises(probing.Unavailable):
+        dispatch.tick(nowhere)
+    dispatch.tick(celery)
+    assert messages(broker_url, machine.queue) == 1
 
 
 def test_a_flushed_broker_is_told_again(celery: Celery, broker_url: str, machine: Machine) -> None:

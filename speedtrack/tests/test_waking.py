@@ -149,7 +149,7 @@ class Dispatcher:
         self.statements.append(sql)
         found = execute(sql, params, many, context)
         self.pid = connection.connection.info.backend_pid
-        if sql.startswith("("):
+        if sql.startswith("EXECUTE"):
             self.looked.set()
         return found
 

@@ -7,18 +7,22 @@ from urllib.parse import quote, urlsplit
 
 @dataclass(frozen=True)
 class Paths:
-    """The paths of a forge below a repository. ``diff`` is empty for one that compares no two commits."""
+    """The paths of a forge below a repository, and the fragment for lines of a file.
+
+    ``diff`` is empty for one that compares no two commits.
+    """
 
     commit: str
     file: str
     diff: str
+    lines: str = "L{first}-L{last}"
 
 
 GITHUB = Paths("commit/{sha}", "blob/{sha}/{path}", "compare/{base}...{head}")
-GITLAB = Paths("-/commit/{sha}", "-/blob/{sha}/{path}", "-/compare/{base}...{head}")
+GITLAB = Paths("-/commit/{sha}", "-/blob/{sha}/{path}", "-/compare/{base}...{head}", "L{first}-{last}")
 GITEA = Paths("commit/{sha}", "src/commit/{sha}/{path}", "compare/{base}...{head}")
-BITBUCKET = Paths("commits/{sha}", "src/{sha}/{path}", "branches/compare/{head}..{base}")
-SOURCEHUT = Paths("commit/{sha}", "tree/{sha}/item/{path}", "")
+BITBUCKET = Paths("commits/{sha}", "src/{sha}/{path}", "branches/compare/{head}..{base}", "lines-{first}:{last}")
+SOURCEHUT = Paths("commit/{sha}", "tree/{sha}/item/{path}", "", "L{first}-{last}")
 #: By a pattern of the host's name; a forge of one's own is known by the name of its software.
 FORGES = (
     (re.compile(r"github\.com"), GITHUB),
@@ -41,6 +45,10 @@ class ForgePages:
 
     def file(self, sha: str, path: str) -> str:
         return f"{self.root}/{self.paths.file.format(sha=sha, path=quote(path))}"
+
+    def lines(self, sha: str, path: str, first: int, last: int) -> str:
+        """The address of a file at a commit, with these lines marked."""
+        return f"{self.file(sha, path)}#{self.paths.lines.format(first=first, last=last)}"
 
     def diff(self, base: str, head: str) -> str:
         return f"{self.root}/{self.paths.diff.format(base=base, head=head)}" if self.paths.diff else ""

@@ -161,6 +161,7 @@ WORDS = {
         "confirm": ("measures both sides of a suspicion again, interleaved", SETTLING),
         "bisect": ("measures commits inside of a range, to narrow it", SETTLING),
         "effect": ("measures what a named commit did to every benchmark of its suite", "alerts#the-whole-effect"),
+        "hunks": ("counts a named commit without some of its hunks", "alerts#hunks-on-trial"),
         "manual": ("was asked for by a person", GLOSSARY),
         "canary": ("measures the frozen server of its machine", CANARY),
         "aa": ("measures a commit against itself: whatever it shows is noise", "methodology#what-the-machine-can-see"),

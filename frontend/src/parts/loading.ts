@@ -1,9 +1,9 @@
 // Loads the documents of a timeline, and of the test of a commit.
-import { byPlace, type Timeline } from "../timeline/document";
+import { byPlace, type SentTimeline, type Timeline, unpacked } from "../timeline/document";
 import type { Why } from "../timeline/why";
 
 export async function loadTimeline(address: string, signal: AbortSignal | null = null): Promise<Timeline> {
-  return byPlace((await loadDocument(address, signal)) as Timeline);
+  return byPlace(unpacked((await loadDocument(address, signal)) as SentTimeline));
 }
 
 export async function loadWhy(address: string): Promise<Why> {

@@ -1,4 +1,4 @@
-// The document of a timeline (speedtrack.timeline/3), and queries by position. Pure functions.
+// The document of a timeline (speedtrack.timeline/4), and queries by position. Pure functions.
 
 export interface Metric {
   name: string;
@@ -141,6 +141,37 @@ export interface Timeline {
   breaks: Break[];
   /** Notes of people, on commits of the first path. */
   annotations?: Note[];
+}
+
+/** A path as it is sent: `index` finds its commits in the document's, and gaps of one reason are together. */
+export interface SentPath extends Omit<Path, "commits" | "gaps"> {
+  commits: { at: number[]; index: number[] };
+  gaps: { state: string; reason: string; at: number[] }[];
+}
+
+/** The document as it is sent: each commit once, on however many paths it lies; `unreachable` has indices of them. */
+export interface SentTimeline extends Omit<Timeline, "paths"> {
+  commits: Omit<Required<Commits>, "at" | "x">;
+  paths: SentPath[];
+}
+
+/** The timeline with the commits and gaps of each path. */
+export function unpacked(sent: SentTimeline): Timeline {
+  const { commits, ...timeline } = sent;
+  const gone = new Set(commits.unreachable);
+  const paths = sent.paths.map((path) => {
+    const { at, index } = path.commits;
+    const own = <T>(column: T[]): T[] => index.map((place) => column[place]!);
+    const columns = { sha: own(commits.sha), subject: own(commits.subject), author: own(commits.author) };
+    const unreachable = at.filter((_, i) => gone.has(index[i]!));
+    const gaps = path.gaps.flatMap(({ at: places, ...gap }) => places.map((place) => ({ at: place, ...gap })));
+    return {
+      ...path,
+      commits: { at, ...columns, time: own(commits.time), unreachable },
+      gaps: gaps.sort((a, b) => a.at - b.at),
+    };
+  });
+  return { ...timeline, paths };
 }
 
 /** A commit of a path. */

@@ -19,7 +19,7 @@ from speedtrack.runs.fleet import tokens
 from speedtrack.runs.models import Attempt, Machine, MachineToken, Run, RunEvent, Status
 from speedtrack.runs.scheduling.versions import PROTOCOL
 
-CLAIMS = 100  # of each machine
+CLAIMS = 100  # of each machine, unless another number is given
 CLAIM = {"version": __version__, "protocol": PROTOCOL}
 
 
@@ -52,8 +52,8 @@ def wait_for(port: int, path: str = "/healthz") -> None:
 class Claimer:
     """The runner of one machine. What it has claimed is taken from it at once, so that it may claim the next run."""
 
-    def __init__(self, machine: Machine, port: int, together: threading.Barrier) -> None:
-        self.machine, self.port, self.together = machine, port, together
+    def __init__(self, machine: Machine, port: int, together: threading.Barrier, count: int = CLAIMS) -> None:
+        self.machine, self.port, self.together, self.count = machine, port, together, count
         self.token = tokens.give(machine)
         self.claimed: list[int] = []
         self.clock_ms: list[float] = []
@@ -63,7 +63,7 @@ class Claimer:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         try:
             self.together.wait()
-            for _ in range(CLAIMS):
+            for _ in range(self.count):
                 begun = perf_counter()
                 connected.request("POST", "/api/runner/claim", json.dumps(CLAIM), headers)
                 answer = connected.getresponse()

@@ -11,7 +11,7 @@ from time import monotonic
 
 from django.db import connection
 
-from research.scale.costs.claimers import Claimer, cpu_ms, queue_again, wait_for, web_server
+from research.scale.costs.claimers import CLAIMS, Claimer, cpu_ms, queue_again, wait_for, web_server
 from research.scale.costs.meter import Cost
 from runners.tests.ports import free_port
 from speedtrack.runs.documents import LogPiece
@@ -66,9 +66,9 @@ def write(runs: list[Run], first: int, seconds: int) -> None:
         threading.Event().wait(max(0.0, begun + second + 1 - monotonic()))
 
 
-def claims(machine: Machine, port: int, web: int) -> Cost:
+def claims(machine: Machine, port: int, web: int, count: int = CLAIMS) -> Cost:
     """What claims of one machine cost, one after the other."""
-    claimer = Claimer(machine, port, threading.Barrier(1))
+    claimer = Claimer(machine, port, threading.Barrier(1), count)
     before = cpu_ms(web)
     claimer.work()
     MachineToken.objects.filter(key=claimer.token.split("_")[1]).delete()

@@ -13,8 +13,9 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.db.models import Max, QuerySet
 from django.test import Client
+from django.urls import reverse
 
-from research.scale.costs import claimers, viewers, webhooks
+from research.scale.costs import claimers, crowd, viewers, webhooks
 from research.scale.costs.meter import Cost, cost_of, together
 from research.scale.histories.world import METRICS, golden
 from speedtrack.accounts import tokens as person_tokens
@@ -64,10 +65,12 @@ def undone() -> Iterator[None]:
         transaction.set_rollback(True)
 
 
-def measure() -> Iterable[WorkCost]:
+def measure(dearest: str) -> Iterable[WorkCost]:
+    """``dearest``: the address of the page that takes most CPU."""
     yield claims()
     yield race_of_claims()
     yield viewers_of_logs()
+    yield crowd_of_tabs(dearest)
     yield renewals()
     yield accepted("of 5 trials", trials=5, documents=50, budget_s=20)
     yield accepted("of 250 trials", trials=250, documents=8, budget_s=5)
@@ -126,6 +129,15 @@ def viewers_of_logs() -> WorkCost:
     )
     slow = found.beside.p50 > 2 * found.alone.p50
     return WorkCost(what, found.beside, result, "< 10% of a core, no claim delayed", found.share >= 0.1 or slow)
+
+
+def crowd_of_tabs(dearest: str, tabs: int = crowd.TABS, count: int = crowd.BESIDE) -> WorkCost:
+    """Claims beside a visitor with many tabs of the dearest page, and a scraper each second."""
+    crowded = crowd.crowd(dearest, ["/metrics", reverse("openmetrics", args=["wide"])], tabs, count)
+    what = f"claim beside {tabs} tabs of {dearest.partition('?')[0]} and a scraper each second"
+    slowest = max(crowded.beside.clock_ms)
+    result = f"the slowest {slowest:.0f} ms, alone {max(crowded.alone.clock_ms):.0f}; {crowded.rate:.1f} pages a second"
+    return WorkCost(what, crowded.beside, result, "< 250 ms", slowest >= 250)
 
 
 def renewals(calls: int = 50) -> WorkCost:
@@ -271,8 +283,9 @@ def large_deliveries() -> WorkCost:
 
 def idle() -> WorkCost:
     """The dispatcher's question, with the queue as it is: every five seconds where nothing happens."""
-    question = dispatch.build_question()
-    calls: list[Callable[[], object]] = [partial(dispatch.duties_with_work, question)] * LOOKS
+    session = dispatch.DispatcherSession()
+    session.lead()
+    calls: list[Callable[[], object]] = [partial(dispatch.duties_with_work, session.question)] * LOOKS
     cost = cost_of(calls)
     share = 100 * cost.cpu / (1000 * dispatch.TICK_S)
     return WorkCost("a look of the dispatcher", cost, f"{share:.2f}% of a core", "< 0.5% in all", share >= 0.5)

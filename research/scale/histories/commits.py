@@ -66,6 +66,20 @@ def make_branches(taken: Ids, story: Story, count: int) -> None:
         Tag.objects.create(project=story.project, name=f"{number}.0.0", sha=story.shas[head - 1])
 
 
+def make_tags(story: Story, count: int) -> None:
+    """Tags of releases, evenly over the default branch: 0.1.0, 0.2.0, and so on."""
+    length = len(story.commits)
+    Tag.objects.bulk_create(
+        Tag(project=story.project, name=version(number), sha=story.shas[length * number // (count + 1)])
+        for number in range(1, count + 1)
+    )
+
+
+def version(number: int) -> str:
+    """The name of a release, counted from 1."""
+    return f"{number // 10}.{number % 10}.0"
+
+
 def make_deliveries(taken: Ids, story: Story, count: int, now: datetime) -> None:
     headers = json.dumps({"X-GitHub-Event": "push", "Content-Type": "application/json"})
     padding = "x" * BODY_LENGTH

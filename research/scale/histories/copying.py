@@ -100,14 +100,22 @@ def copy_rows(table: str, columns: str, rows: Iterable[Sequence[Any]]) -> None:
             copy.write_row(row)
 
 
+TABLES = (
+    *("projects_commit", "projects_position", "projects_delivery", "runs_run", "runs_attempt", "runs_runevent"),
+    *("runs_build", "runs_logchunk", "runs_measurement", "runs_result"),
+)
+
+
 class Ids:
-    """The ids that rows get, from 1 in each table."""
+    """The ids that rows get: in each of TABLES those behind its largest one."""
 
     def __init__(self) -> None:
+        # Now, since rows are numbered while they are copied, when the connection takes no other statement.
+        self.before = {table: largest_id(table) for table in TABLES}
         self.last: dict[str, int] = {}
 
     def take(self, table: str, count: int) -> Array:
-        first = self.last.get(table, 0) + 1
+        first = self.last.get(table, self.before[table]) + 1
         self.last[table] = first + count - 1
         return np.arange(first, first + count)
 
@@ -116,3 +124,10 @@ class Ids:
         with connection.cursor() as cursor:
             for table, last in self.last.items():
                 cursor.execute("SELECT setval(pg_get_serial_sequence(%s, 'id'), %s)", [table, last])
+
+
+def largest_id(table: str) -> int:
+    """The largest id of a table; 0 if it is empty."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT coalesce(max(id), 0) FROM {table}")  # noqa: S608 - one of TABLES
+        return int(cursor.fetchone()[0])

@@ -1,6 +1,7 @@
 """Fill an empty database with histories."""
 
 import time
+from collections.abc import Callable
 from datetime import datetime
 
 import numpy as np
@@ -9,7 +10,7 @@ from django.db import connection, transaction
 from research.scale.histories import commits, findings, measurements, runs
 from research.scale.histories.copying import Ids
 from research.scale.histories.measurements import MeasuredPart, Step
-from research.scale.histories.shape import Shape
+from research.scale.histories.sizes import Sizes
 from research.scale.histories.world import Story, make_stories
 from speedtrack.alerts.lines import sensitivity
 from speedtrack.alerts.lines.effects import EffectsOfProjects
@@ -20,53 +21,56 @@ ANNOTATIONS = 200  # of each large project
 CHECKED = 100_000  # measurements: up to here PostgreSQL checks each foreign key, which takes longer than the rows
 
 
-def fill(shape: Shape) -> None:
-    """Everything in one transaction: a filling that was interrupted leaves the database empty."""
+def fill(write: Callable[[], object], rows: int) -> None:
+    """Call ``write`` in one transaction: a filling that was interrupted leaves the database empty.
+
+    ``rows``: about how many measurements it writes.
+    """
     begun = time.monotonic()
     with transaction.atomic():
         with connection.cursor() as cursor:
-            if shape.rows > CHECKED:
+            if rows > CHECKED:
                 cursor.execute("SET LOCAL session_replication_role = replica")
-        write_histories(shape)
+        write()
     with connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE)")
     sensitivity.judge(Series.objects.select_related("benchmark"), EffectsOfProjects())
     print(f"filled in {time.monotonic() - begun:.0f} s", flush=True)
 
 
-def write_histories(shape: Shape) -> None:
-    taken, rng, now = Ids(), np.random.default_rng(shape.seed), commits.today()
-    wide, long, small = make_stories(shape)
+def write_histories(sizes: Sizes) -> None:
+    taken, rng, now = Ids(), np.random.default_rng(sizes.seed), commits.today()
+    wide, long, small = make_stories(sizes)
     machines = list(Machine.objects.order_by("pk"))
     findings.make_subscribers(findings.SUBSCRIBERS)
-    unmeasured = -(-shape.waiting // len(machines))
-    write_wide(taken, wide, shape, unmeasured, rng, now)
-    write_long(taken, long, shape, rng, now)
+    unmeasured = -(-sizes.waiting // len(machines))
+    write_wide(taken, wide, sizes, unmeasured, rng, now)
+    write_long(taken, long, sizes, rng, now)
     for story in small:
-        write_small(taken, story, shape, rng, now)
-    runs.make_waiting(taken, wide, machines, shape.waiting, now)
-    commits.make_deliveries(taken, wide, shape.deliveries, now)
+        write_small(taken, story, sizes.small_commits, rng, now)
+    runs.make_waiting(taken, wide, machines, sizes.waiting, now)
+    commits.make_deliveries(taken, wide, sizes.deliveries, now)
     for story in (wide, long):
         commits.make_annotations(story, ANNOTATIONS, now)
     taken.hand_over()
 
 
 def write_wide(
-    taken: Ids, story: Story, shape: Shape, unmeasured: int, rng: np.random.Generator, now: datetime
+    taken: Ids, story: Story, sizes: Sizes, unmeasured: int, rng: np.random.Generator, now: datetime
 ) -> None:
-    commits.make_commits(taken, story, unmeasured + shape.wide_commits, now)
-    commits.make_branches(taken, story, shape.branches)
-    story.measured = list(range(unmeasured, unmeasured + shape.wide_commits))
+    commits.make_commits(taken, story, unmeasured + sizes.wide_commits, now)
+    commits.make_branches(taken, story, sizes.branches)
+    story.measured = list(range(unmeasured, unmeasured + sizes.wide_commits))
     everywhere = list(range(len(story.machines)))
     write_results(taken, [MeasuredPart(story, story.measured, everywhere, 0)], rng, now)
-    findings.make_suspicions(story, shape.wide_commits * 4, rng)
+    findings.make_suspicions(story, sizes.wide_commits * 4, rng)
     findings.make_canaries(taken, story, CANARY_CHECKS, now)
-    document_newest(taken, story, shape)
+    document_newest(taken, story, sizes.documented)
 
 
-def write_long(taken: Ids, story: Story, shape: Shape, rng: np.random.Generator, now: datetime) -> None:
+def write_long(taken: Ids, story: Story, sizes: Sizes, rng: np.random.Generator, now: datetime) -> None:
     """The first machine measured all commits, the others the newer half; the environment changed in the first half."""
-    count = shape.long_commits
+    count = sizes.long_commits
     commits.make_commits(taken, story, count, now)
     story.measured = list(range(count))
     change, half = count * 3 // 10, count // 2
@@ -81,10 +85,10 @@ def write_long(taken: Ids, story: Story, shape: Shape, rng: np.random.Generator,
     findings.make_suspicions(story, count // 100, rng)
 
 
-def write_small(taken: Ids, story: Story, shape: Shape, rng: np.random.Generator, now: datetime) -> None:
-    commits.make_commits(taken, story, shape.small_commits, now)
+def write_small(taken: Ids, story: Story, count: int, rng: np.random.Generator, now: datetime) -> None:
+    commits.make_commits(taken, story, count, now)
     commits.make_branches(taken, story, 2)
-    story.measured = list(range(shape.small_commits))
+    story.measured = list(range(count))
     write_results(taken, [MeasuredPart(story, story.measured, list(range(len(story.machines))), 0)], rng, now)
 
 
@@ -97,9 +101,9 @@ def write_results(taken: Ids, parts: list[MeasuredPart], rng: np.random.Generato
     findings.make_floors(taken, story, now)
 
 
-def document_newest(taken: Ids, story: Story, shape: Shape) -> None:
-    """The trials of the newest runs with their documents. Those of older runs would be pruned."""
-    newest = {int(story.commits[position]): position for position in story.measured[-shape.documented :]}
+def document_newest(taken: Ids, story: Story, count: int) -> None:
+    """The trials of the newest commits' runs with their documents. Those of older runs would be pruned."""
+    newest = {int(story.commits[position]): position for position in story.measured[-count:]}
     attempts = Attempt.objects.filter(run__project=story.project, run__reason="push", run__commit__in=newest)
     found = list(attempts.select_related("run__machine").order_by("pk"))
     rows = [runs.EndedRun(newest[one.run.commit_id], one.run.machine) for one in found]

@@ -29,7 +29,7 @@ from research.scale.histories.copying import (
     smallints,
 )
 from research.scale.histories.runs import Ended, EndedRun, make_ended
-from research.scale.histories.shape import TRIALS
+from research.scale.histories.sizes import TRIALS
 from research.scale.histories.world import METRICS, Story, golden
 from speedtrack.runs import packing
 from speedtrack.stats.histogram import Histogram, decode

@@ -1,11 +1,11 @@
-"""The suite of the wide project; the other projects use those of `suites/`."""
+"""Suites of a wanted number of benchmarks; the small projects use those of `suites/`."""
 
 from itertools import product
 from pathlib import Path
 
 TESTS = ("get", "set")
 SIZES = (8, 32, 128, 1024, 8192)
-PIPELINES = (1, 4, 16, 64, 128)
+PIPELINES = (1, 4, 16, 64, 128, *range(200, 225))  # for at most 300 benchmarks
 HEAD = """\
 name = "{name}"
 trials = 5

@@ -11,7 +11,7 @@ import numpy as np
 from django.conf import settings
 
 from research.scale.histories.copying import Array
-from research.scale.histories.shape import Shape
+from research.scale.histories.sizes import Sizes
 from research.scale.histories.suites import write_suite
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
@@ -61,10 +61,12 @@ def golden() -> dict[str, Any]:
     return document
 
 
-def make_machines(count: int) -> list[Machine]:
-    for number in range(1, count + 1):
-        registering.add_machine(f"m{number}")
-    machines = list(Machine.objects.order_by("pk"))
+def make_machines(count: int, prefix: str = "m") -> list[Machine]:
+    """Machines with this beginning of their names, all of one kind, whose runners have called once."""
+    names = [f"{prefix}{number}" for number in range(1, count + 1)]
+    for name in names:
+        registering.add_machine(name)
+    machines = list(Machine.objects.filter(name__in=names).order_by("pk"))
     for machine in machines:
         machine.facts = golden()["environment"]["series"]
         machine.last_seen_at = machine.created
@@ -121,15 +123,15 @@ def series_of(
     return np.array([one.pk for one in found]).reshape(len(machines), eras, len(benchmarks), len(metrics))
 
 
-def make_stories(shape: Shape) -> tuple[Story, Story, list[Story]]:
+def make_stories(sizes: Sizes) -> tuple[Story, Story, list[Story]]:
     """The wide, the long and the small projects."""
-    write_suite(Path(settings.SUITES), "wide", shape.wide_benchmarks)
-    machines = make_machines(shape.machines)
+    write_suite(Path(settings.SUITES), "wide", sizes.wide_benchmarks)
+    machines = make_machines(sizes.machines)
     names = list(METRICS)
-    wide = make_story("wide", "wide", machines[: shape.wide_machines], names, eras=1)
+    wide = make_story("wide", "wide", machines[: sizes.wide_machines], names, eras=1)
     long = make_story("long", "wide", machines, names[:2], eras=2, most=1)
     small = [
         make_story(f"small-{number}", suite, machines[:2], names[:4], eras=1)
-        for number, suite in zip(range(1, shape.small_projects + 1), ("valkey", "redis", "sample"), strict=False)
+        for number, suite in zip(range(1, sizes.small_projects + 1), ("valkey", "redis", "sample"), strict=False)
     ]
     return wide, long, small

@@ -9,8 +9,7 @@ import pytest
 from runners.documents import Benchmark, parse
 from runners.errors import BenchmarkFailed
 from runners.measuring import counted_loads
-from runners.measuring.counted_loads import KEYS, REQUESTS, ROUNDS, check_countable
-from runners.measuring.counted_loads import counted_loads as loads_of
+from runners.measuring.counted_loads import KEYS, MEMBERS, REQUESTS, ROUNDS, CountedLoad, check_countable
 from runners.tests.conftest import make_benchmark
 
 SUITES = Path(__file__).parents[3] / "suites"
@@ -18,6 +17,10 @@ SUITES = Path(__file__).parents[3] / "suites"
 
 def benchmark(**workload: Any) -> Benchmark:
     return parse(Benchmark, make_benchmark(**workload), "benchmark")
+
+
+def loads_of(benchmarks: list[Benchmark], protocol: str = "resp") -> list[list[CountedLoad]]:
+    return counted_loads.counted_loads(benchmarks, protocol)
 
 
 def shares(suite: str) -> list[list[list[str]]]:
@@ -55,8 +58,9 @@ def test_a_round_has_whole_batches_on_one_connection_and_seeds_take_turns() -> N
     many = {"keys": {"count": 10 * KEYS}, "pipeline": 7, "duration_s": 5.0}
     for workload, batch in (({}, 7), ({"test": None, "sequence": sequence, "prefill": None}, 21)):
         [[load]] = loads_of([benchmark(**many, **workload)])
-        stirs, counted = load.rounds("resp")[::2], load.rounds("resp")[1::2]
-        assert load.requests >= REQUESTS and load.requests % batch == 0 and load.workload["keys"]["count"] == KEYS
+        stirs, counted = load.rounds()[::2], load.rounds()[1::2]
+        assert load.requests >= REQUESTS and load.requests % batch == 0
+        assert load.workload["keys"]["count"] == KEYS
         assert len(counted) == ROUNDS and [phase["seed"] for phase in counted] == [1, 2] * (ROUNDS // 2)
         phases = (*stirs, *counted)
         assert {(phase["clients"], "duration_s" in phase, "prefill" in phase) for phase in phases} == {
@@ -65,14 +69,45 @@ def test_a_round_has_whole_batches_on_one_connection_and_seeds_take_turns() -> N
     assert counted_loads.whole_batches({}, 5) == 5
 
 
+def test_what_a_server_throws_dice_for_has_other_requests_in_each_round_and_few_members() -> None:
+    requests = ("ZADD s __rand_int__ e:__rand_int__", ["spop", "s"], "SRANDMEMBER s", "SET zebra 1")
+    for request in requests:
+        [[load]] = loads_of(
+            [benchmark(test=None, commands=[{"request": request}], keys={"count": 9999, "distribution": "zipf"})]
+        )
+        seeds = [phase["seed"] for phase in load.rounds()[1::2]]
+        is_random = request != requests[-1]
+        assert load.is_repeatable != is_random
+        assert (len(set(seeds)), load.workload["keys"]["count"]) == ((ROUNDS, MEMBERS) if is_random else (2, KEYS))
+    assert counted_loads.is_random({"test": "get:1+zadd:1"}) and not counted_loads.is_random({"test": "get"})
+
+
 def test_a_set_up_is_the_whole_data_and_keys_are_read_twice() -> None:
     setup = {"request": "RPUSH l a", "times": 100}
     [[load]] = loads_of([benchmark(test=None, commands=[{"request": "LRANGE l 0 9"}], prefill=None, setup=setup)])
-    calm, fill = load.fill("resp")
-    assert "prefill" not in calm and (fill["requests"], fill["commands"]) == (100, [{"request": "RPUSH l a"}])
+    [fill] = load.fill()
+    assert (fill["requests"], fill["commands"]) == (100, [{"request": "RPUSH l a"}])
     [[load]] = loads_of([benchmark(test="set")])
-    [fill] = load.fill("memcached")
+    [fill] = load.fill()
     assert (fill["test"], fill["prefill"], fill["requests"]) == ("get", True, 1008)
+
+
+def test_half_of_the_keys_of_memcached_are_set_before_the_others_and_never_asked_for() -> None:
+    [[load]] = loads_of([benchmark(test="set", keys={"count": 500, "distribution": "zipf"})], "memcached")
+    both, again, fill = load.fill()
+    assert (both["prefill"], both["keys"]) == (True, {"count": 1000})
+    assert (again["test"], again["keys"], again["requests"]) == (
+        "set",
+        {"count": 500, "distribution": "sequential"},
+        512,
+    )
+    assert (fill["test"], fill["keys"]["count"], fill["requests"]) == ("get", 500, 1008)
+    assert not any("prefill" in phase for phase in (again, fill))
+
+
+def test_single_requests_to_memcached_have_longer_rounds_than_multigets() -> None:
+    [loads] = loads_of([benchmark(name=test, test=test) for test in ("get", "gets_100")], "memcached")
+    assert [load.requests for load in loads] == [3 * REQUESTS, REQUESTS]
 
 
 def test_a_mode_without_requests_in_turn_is_not_countable() -> None:

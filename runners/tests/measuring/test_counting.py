@@ -287,6 +287,12 @@ def test_the_lowest_costs_of_rounds_count() -> None:
     assert counting.Costs("f", costs, 1000).count() == counting.Count("f", 8.5, {"f": 8.0, "info": 0.5})
 
 
+def test_what_is_random_in_each_round_is_the_mean_of_its_middle_half() -> None:
+    rounds = [Counter({("f",): cost}) for cost in (100, 110, 90, 102, 98, 5000, 101, 99)]
+    rounds[2][("rare",)] = rounds[5][("rare",)] = 700
+    assert counting.middle(rounds) == {("f",): 100, ("rare",): 0}
+
+
 def test_the_functions_of_a_count_add_up_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "MOST_FUNCTIONS", 2)
     per_request = {"a": 10, "b": 5, "c": 3, "d": 2, "e": -1}

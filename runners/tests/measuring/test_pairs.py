@@ -94,9 +94,18 @@ def test_a_load_that_cannot_be_divided_is_measured_whole(changes: dict[str, Any]
 def test_a_block_is_the_same_load_but_shorter() -> None:
     long = benchmark(duration_s=2.0, warmup_s=0.5, warmup_most_s=5.0)
     kept = {key: value for key, value in long.workload.items() if key != "warmup_most_s"}
-    assert block_load(long).workload == kept | {"duration_s": 0.6, "warmup_s": 0.1}
+    assert block_load(long, 0.6).workload == kept | {"duration_s": 0.6, "warmup_s": 0.1}
     short = benchmark(duration_s=0.2, warmup_s=0.0)
-    assert block_load(short).workload == short.workload
+    assert block_load(short, 0.6).workload == short.workload
+
+
+@pytest.mark.parametrize(("reason", "window_s"), [("confirm", 0.6), ("effect", 0.2)])
+def test_the_windows_of_a_whole_effect_are_shorter(api: Api, agent: Agent, reason: str, window_s: float) -> None:
+    api.jobs = [paired(trials=1, benchmarks=[make_benchmark(duration_s=1.0)]) | {"reason": reason}]
+    agent.work()
+    assert api.of("/complete"), api.bodies("/fail")
+    for trials in measured(api).values():
+        assert trials[0]["driver"]["tests"][0]["workload"]["duration_s"] == window_s
 
 
 def test_a_server_is_filled_to_see_its_size() -> None:

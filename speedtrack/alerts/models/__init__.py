@@ -5,6 +5,7 @@ from speedtrack.alerts.models.bisections import Bisection, BisectionAnswer
 from speedtrack.alerts.models.change_points import BestLevel, ChangePoint, Verdict, shares_commit
 from speedtrack.alerts.models.comparisons import ComparisonBatch
 from speedtrack.alerts.models.floors import NoiseFloor
+from speedtrack.alerts.models.hunks import HunkStep, HunkTrial
 from speedtrack.alerts.models.mutes import Mute
 from speedtrack.alerts.models.sensitivity import SeriesSensitivity
 
@@ -16,6 +17,8 @@ __all__ = [
     "BisectionAnswer",
     "ChangePoint",
     "ComparisonBatch",
+    "HunkStep",
+    "HunkTrial",
     "Mute",
     "NoiseFloor",
     "SeriesSensitivity",

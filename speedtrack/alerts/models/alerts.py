@@ -14,6 +14,7 @@ from speedtrack.ground.postgres.wakeups import Wakes
 from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.runs.models import Run
 
+LATELY = timedelta(days=7)  # for so long what an alert did is looked into by itself
 PATIENCE = timedelta(minutes=10)  # an event waits no longer for the run that completes what is told of it
 
 
@@ -41,6 +42,11 @@ class AlertQuerySet(models.QuerySet["Alert"]):
         """Alerts of which a single commit is the cause."""
         single: dict[str, Any] = {"width": 1, "drift": ""}
         return self.with_range().filter(**single)
+
+    def naming_lately(self) -> "AlertQuerySet":
+        """Confirmed open alerts of the last days that name a commit and are not muted: what it did is looked into."""
+        named = self.naming_one().open().filter(status=Alert.Status.CONFIRMED, muted=False)
+        return named.filter(created__gt=Now() - LATELY)
 
     def standing(self) -> "AlertQuerySet":
         """Alerts that were not merged into another one."""
@@ -207,6 +213,7 @@ class AlertEvent(models.Model):
         RAISED = "raised"  #: its change was confirmed; again when the first change of the other direction joins
         GREW = "grew"  #: another change of the same commits was confirmed
         MEASURED = "measured"  #: every benchmark of the suite was measured for its commit; ``note`` says what moved too
+        TRACED = "traced"  #: the hunks of its commit were tried; ``note`` says which of them did it
         NARROWED = "narrowed"  #: fewer commits may be the cause
         DECIDED = "decided"  #: a person gave it a status or an assignee
         NOTED = "noted"  #: a person left a note, or SpeedTrack saw something that may matter

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from typing import NamedTuple
 from django.db.models import Exists, OuterRef
 
 from speedtrack.alerts.models import ChangePoint, Verdict
+from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.benchmarks.metrics import COUNTED
 from speedtrack.runs.models import Measurement, Result, Run, Side
 
@@ -65,15 +66,16 @@ class FunctionTable:
         )
 
 
-def function_tables(points: Sequence[ChangePoint]) -> list[FunctionTable]:
-    """A table for each change of counts that was counted again, from the counts of the commits at its ends."""
+def function_tables(points: Sequence[ChangePoint], settled: Mapping[int, Verdict] | None = None) -> list[FunctionTable]:
+    """A table for each change of counts that was counted again, from the counts of the commits at its ends.
+
+    ``settled``: the ``settling_verdicts`` of these changes, if they were read.
+    """
     changes = {cp.pk: cp for cp in points if cp.metric.counted}
     if not changes:
         return []
-    ends = {
-        verdict.change_point_id: (verdict.base_id, verdict.commit_id)
-        for verdict in Verdict.objects.filter(change_point__in=changes, answer=Verdict.Answer.DIFFERENT).order_by("-id")
-    }
+    verdicts = settling_verdicts(changes.values()) if settled is None else settled
+    ends = {pk: (verdicts[pk].base_id, verdicts[pk].commit_id) for pk in changes if pk in verdicts}
     runs = Run.objects.filter(change_points__in=changes)
     accepted = Exists(Measurement.objects.filter(attempt=OuterRef("attempt"), accepted=True))
     results = Result.objects.filter(accepted, attempt__run__in=runs, attempt__run__metrics__overlap=COUNTED)

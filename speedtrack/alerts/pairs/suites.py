@@ -14,6 +14,7 @@ from speedtrack.stats.comparing.compare import Comparison, ComparisonAnswer, ben
 #: this is the one question left, and benchmarks share it: the order of Benjamini and Hochberg applied to reciprocals of
 #: evidence holds for any dependence among them (Wang & Ramdas 2022, False discovery rate control with e-values).
 FALSE_SHARE = 0.05
+OPEN = 0.5  # the largest p of a difference that further pairs may show; without one it is mostly 1
 
 
 class ComparedSeries(NamedTuple):
@@ -27,11 +28,28 @@ class ComparedSeries(NamedTuple):
         return self.comparison.answer == ComparisonAnswer.DIFFERENT
 
 
+def is_open(comparison: Comparison) -> bool:
+    """Return whether further pairs may show a difference that these do not."""
+    return comparison.answer != ComparisonAnswer.SAME and comparison.p <= OPEN
+
+
 def runs_of_ends(run: Run) -> RunQuerySet:
     """The ended paired runs of a run's two commits on its machine, for whatever reason, oldest first."""
     ends = {"base": run.base_id, "commit": run.commit_id, "machine": run.machine_id}
     runs: RunQuerySet = Run.objects.filter(**ends, status__in=MEASURED).exclude(reason=Reason.PROFILE)
     return runs.order_by("pk")
+
+
+def rounds_of(run: Run) -> RunQuerySet:
+    """The rounds of the whole effect that this run is one of."""
+    ends = {"base": run.base_id, "commit": run.commit_id, "machine": run.machine_id}
+    runs: RunQuerySet = Run.objects.filter(**ends, reason=Reason.EFFECT, metrics=run.metrics)
+    return runs
+
+
+def is_measured(run: Run) -> bool:
+    """Return whether this round of the whole effect, or one before it, measured anything."""
+    return rounds_of(run).filter(status__in=MEASURED).exists()
 
 
 def pairs_of_suite(run: Run) -> dict[tuple[int, str], list[Pair]]:

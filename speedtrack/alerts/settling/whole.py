@@ -1,13 +1,13 @@
 """The whole effect of a commit: once an alert names it, every benchmark of its suite is measured in pairs.
 
-The pairs of the commit and the one before it are asked for once, after every suspicion that waits. What moved joins the
-alert, so that it lists what the commit did and not what happened to be suspected. A large change is told before that,
-and a further event tells what joined it; a small one waits for it, but no longer than PATIENCE. Counts of instructions
-that are missing for the two commits take seconds: every alert waits for these.
+The pairs of the commit and the one before it are asked for once, after every suspicion that waits: a few of every
+benchmark, then more of those that these leave open. What moved joins the alert, so that it lists what the commit did,
+not what happened to be suspected. A large change is told before that, and a further event tells what joined it; a small
+one waits for it, but no longer than PATIENCE. Counts of instructions that are missing for the two commits take seconds:
+every alert waits for these.
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 from django.db.models import Count, Exists, OuterRef
 from django.db.models.functions import Now
@@ -29,14 +29,13 @@ from speedtrack.runs.models import Status as RunStatus
 from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import queue
 from speedtrack.runs.scheduling.order import PRIORITY
-from speedtrack.stats.comparing import compare
+from speedtrack.stats.comparing import compare, sequential
 
-#: Pairs of each benchmark, of about 2 s each. With fewer, one that moved alone among thirteen is not told at
-#: suites.FALSE_SHARE however clear it is: n pairs give at most the evidence 2^n, half of it for each direction.
-PAIRS = 10
+#: Pairs of each benchmark in the first round, and in each further round of those that are open. One that moved alone
+#: among thirteen is never told after the first: n pairs give at most the evidence 2^n, half of it for each direction.
+FIRST, MORE, ROUNDS = sequential.FEWEST, 6, 3
 MOST_BENCHMARKS = 20
 LARGE = 0.05  # a change of this share is told before its whole effect is measured
-LATELY = timedelta(days=7)  # older alerts are not asked about
 
 Status = ChangePoint.Status
 Kind = AlertEvent.Kind
@@ -45,10 +44,8 @@ Kind = AlertEvent.Kind
 def ask() -> int:
     """Queue the pairs for each alert that names a commit, once for its two commits. Return the number of runs."""
     asked = Run.objects.filter(reason=Reason.EFFECT, base=OuterRef("before"), commit=OuterRef("commit"))
-    open_alerts = Alert.objects.naming_one().open().filter(status=Alert.Status.CONFIRMED, muted=False)
-    named = open_alerts.filter(~Exists(asked), created__gt=Now() - LATELY)
     count = 0
-    for alert in named.order_by("pk"):
+    for alert in Alert.objects.naming_lately().filter(~Exists(asked)).order_by("pk"):
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
             count += len(ask_about(alert))
     return count
@@ -102,13 +99,25 @@ def plan_suite(alert: Alert, changes: Sequence[ChangePoint]) -> Run | None:
     metrics = [HEADLINE, *sorted(timed - {HEADLINE})]
     ends = Run(project=alert.project, base=alert.before, commit=alert.commit, machine=machine, metrics=metrics)
     pairs = suites.pairs_of_suite(ends)
-    benchmarks = [b for b in usual.benchmark_set.benchmarks.order_by("pk") if len(pairs[b.pk, HEADLINE]) < PAIRS]
+    benchmarks = [b for b in usual.benchmark_set.benchmarks.order_by("pk") if len(pairs[b.pk, HEADLINE]) < FIRST]
     if not benchmarks:
         return None
     benchmark_set = store_set(usual.suite, benchmarks[:MOST_BENCHMARKS])
     commits, priority = (alert.before_id, alert.commit_id), PRIORITY["later"] if worst.past else None
-    question = Question(*commits, machine, usual.suite, benchmark_set, Reason.EFFECT, PAIRS, metrics, priority)
+    question = Question(*commits, machine, usual.suite, benchmark_set, Reason.EFFECT, FIRST, metrics, priority)
     return plan_pairs(question)
+
+
+def plan_more(run: Run) -> Run | None:
+    """Queue the next round of a measured run, of the benchmarks that it leaves open; None if that was the last one."""
+    if run.status not in MEASURED or suites.rounds_of(run).count() >= ROUNDS:
+        return None
+    rows = [row for row in suites.compare_suite(run) if not row.moved and suites.is_open(row.comparison)]
+    if not rows:
+        return None
+    benchmark_set = store_set(run.suite, list({row.series.benchmark_id: row.series.benchmark for row in rows}.values()))
+    ends = run.base_id, run.commit_id, run.machine
+    return plan_pairs(Question(*ends, run.suite, benchmark_set, Reason.EFFECT, MORE, run.metrics, run.priority))
 
 
 def usual_run(cp: ChangePoint) -> Run | None:
@@ -127,28 +136,37 @@ def cancel_unwanted() -> None:
 
 
 def read_ended() -> None:
-    """Read each ended run of an open alert once: what moved joins the alert, and its events wait no longer."""
+    """Read each ended run of an open alert once: what moved joins the alert, and its events wait no longer.
+
+    A run that leaves benchmarks open is read with its next round, for which the events wait in its stead.
+    """
     for alert in waiting.alerts_with_unread_effects():
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
             for run in waiting.unread_effects().filter(base=alert.before_id, commit=alert.commit_id).order_by("pk"):
-                read(alert, run)
+                if more := None if is_counted(run) else plan_more(run):
+                    AlertEvent.objects.filter(run=run, untold=True).update(run=more)
+                else:
+                    read(alert, run)
 
 
 def read(alert: Alert, run: Run) -> None:
     """Write what a run shows about an alert. Subscribers hear of it if they were told without what joins now."""
     was_told = not alert.events.filter(untold=True, kind=Kind.RAISED).exists()
-    is_counted = not set(run.metrics).isdisjoint(COUNTED)
-    joined = join_moved(alert, run) if run.status in MEASURED and not is_counted else []
-    event = raising.write_event(alert, Kind.MEASURED, reading_in_words(run, is_counted, joined))
+    joined = join_moved(alert, run) if suites.is_measured(run) and not is_counted(run) else []
+    event = raising.write_event(alert, Kind.MEASURED, reading_in_words(run, joined))
     is_news = was_told and bool(joined) and not alert.muted
     AlertEvent.objects.filter(pk=event.pk).update(run=run, untold=is_news, past=any(cp.past for cp in joined))
     AlertEvent.objects.exclude(pk=event.pk).filter(run=run, untold=True).update(run=None)
 
 
-def reading_in_words(run: Run, is_counted: bool, joined: Sequence[ChangePoint]) -> str:
-    if run.status not in MEASURED:
+def is_counted(run: Run) -> bool:
+    return not set(run.metrics).isdisjoint(COUNTED)
+
+
+def reading_in_words(run: Run, joined: Sequence[ChangePoint]) -> str:
+    if not suites.is_measured(run):
         return f"its whole effect was not measured: {run.error.splitlines()[0] if run.error else run.status}"
-    if is_counted:
+    if is_counted(run):
         return "the instructions of both commits were counted"
     return f"every benchmark of the suite was measured for it: {headline(joined) or 'nothing else moved'}"
 

@@ -77,30 +77,34 @@ class Counting:
     def work(self, count: Callable[[str], float]) -> int:
         done = 0
         while run := queue.claim(self.world.machine):
-            counted = jobs.job_document(run)["counted"]
-            for side, commit in builders.sides_of(run):
-                builders.send_build(run, commit, side=side)
-                for name in builders.measured(run):
-                    if run.reason == Reason.PROFILE:
-                        builders.send_profile(run, name, commit)
-                        continue
-                    times = [self.world.speed(commit.sha, name, trial) for trial in range(run.trials)]
-                    extra: dict[str, Any] = {"side": side}
-                    if counted:
-                        extra["trials"] = [
-                            counted_trial(one, count(commit.sha), self.function)
-                            for one in builders.trials([{}] * run.trials)
-                        ]
-                    elif self.hardware and name == "get-p1":
-                        metrics = [{CPU: value, HARDWARE: count(commit.sha)} for value in times]
-                        extra["trials"] = builders.trials(metrics)
-                    elif name in self.benchmarks and not (run.paired or self.hardware):
-                        extra["once"] = {COUNT: count(commit.sha)}
-                    result = builders.result(run, name, commit, times, **extra)
-                    results.accept_result(self.world.machine, run.pk, result)
-            queue.complete(self.world.machine, run.pk, run.lease_token)
+            self.measure(run, count)
             done += 1
         return done
+
+    def measure(self, run: Run, count: Callable[[str], float]) -> None:
+        """Build and measure both sides of a claimed run, and complete it."""
+        counted = jobs.job_document(run)["counted"]
+        for side, commit in builders.sides_of(run):
+            builders.send_build(run, commit, side=side)
+            for name in builders.measured(run):
+                if run.reason == Reason.PROFILE:
+                    builders.send_profile(run, name, commit)
+                    continue
+                times = [self.world.speed(commit.sha, name, trial) for trial in range(run.trials)]
+                extra: dict[str, Any] = {"side": side}
+                if counted:
+                    extra["trials"] = [
+                        counted_trial(one, count(commit.sha), self.function)
+                        for one in builders.trials([{}] * run.trials)
+                    ]
+                elif self.hardware and name == "get-p1":
+                    metrics = [{CPU: value, HARDWARE: count(commit.sha)} for value in times]
+                    extra["trials"] = builders.trials(metrics)
+                elif name in self.benchmarks and not (run.paired or self.hardware):
+                    extra["once"] = {COUNT: count(commit.sha)}
+                result = builders.result(run, name, commit, times, **extra)
+                results.accept_result(self.world.machine, run.pk, result)
+        queue.complete(self.world.machine, run.pk, run.lease_token)
 
 
 def counted_trial(trial: dict[str, Any], value: float, function: str) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def test_a_large_change_is_told_at_once_and_completed_in_the_thread(large: Wide,
     large.until_quiet()
     (run,) = effect_runs()
     alert = Alert.objects.get()
-    assert (run.base, run.commit, run.trials) == (alert.before, alert.commit, whole.PAIRS)
+    assert (run.base, run.commit, run.trials) == (alert.before, alert.commit, whole.FIRST)
     assert set(run.benchmark_set.names) >= set(NAMES[1:])
     changes = {cp.benchmark_name: cp for cp in alert.change_points.filter(series__metric=CPU)}
     assert set(changes) == {"get-p1", "set-p1", "incr-p1"}
@@ -123,6 +123,19 @@ def test_nothing_else_moved_is_told_nobody_twice(large: Wide) -> None:
     assert len(mails()) == 1
     note = AlertEvent.objects.get(kind="measured").note
     assert note == "every benchmark of the suite was measured for it: nothing else moved"
+
+
+def test_what_few_pairs_leave_open_is_measured_again_and_told_once(small: Wide) -> None:
+    """A change alone among four benchmarks is never told after seven pairs; the others stood still, and rest."""
+    small.sizes = {"get-p1": 1.3, "set-p1": 1.04}
+    ChangePoint.objects.exclude(series__benchmark__name="get-p1").delete()
+    small.until_quiet()
+    first, second, *_ = effect_runs()
+    assert (second.trials, second.round, second.metrics) == (whole.MORE, first.round + 1, first.metrics)
+    assert "set-p1" in second.benchmark_set.names and len(second.benchmark_set.names) < len(NAMES)
+    assert AlertEvent.objects.filter(kind="measured").count() == 1
+    (only,) = mails()
+    assert "set-p1" in only.body
 
 
 def test_a_small_change_waits_for_its_whole_effect_and_is_told_once(small: Wide) -> None:

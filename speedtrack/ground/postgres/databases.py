@@ -23,6 +23,9 @@ REPLICA_OPTIONS: dict[str, Any] = {
     "tcp_user_timeout": 5_000,
     "options": "-c default_transaction_read_only=on",
 }
+# How often a statement with values apart (``pgvalues``) is sent before PostgreSQL keeps its plan for the session. A
+# pool gives each transaction another session, which lacks the plan.
+PLANNED_ONCE: dict[str, Any] = {"prepare_threshold": 1}
 AS_DEFAULT_IN_TESTS = {"TEST": {"MIRROR": "default"}}
 
 
@@ -49,13 +52,15 @@ def database(variable: str, default: str = "", **options: Any) -> dict[str, Any]
 
 def from_environment() -> dict[str, dict[str, Any]]:
     """The primary, and by their variables: PostgreSQL itself if DATABASE_URL is a pool's, and a replica for pages."""
-    databases = {"default": database("DATABASE_URL", "postgresql:///speedtrack")}
-    if env_secret_text("DATABASE_SESSION_URL"):
+    pooled = bool(env_secret_text("DATABASE_SESSION_URL"))
+    plans = {} if pooled else PLANNED_ONCE
+    databases = {"default": database("DATABASE_URL", "postgresql:///speedtrack", **plans)}
+    if pooled:
         databases["session"] = database("DATABASE_SESSION_URL") | AS_DEFAULT_IN_TESTS
     if env_secret_text("DATABASE_REPLICA_URL"):
         databases["replica"] = database("DATABASE_REPLICA_URL", **REPLICA_OPTIONS) | AS_DEFAULT_IN_TESTS
         databases["replica"]["ENGINE"] = "speedtrack.ground.postgres.replica"
     if "session" in databases:  # a pool gives each transaction another session, but a cursor belongs to one
-        for pooled in ("default", "replica"):
-            databases.get(pooled, {})["DISABLE_SERVER_SIDE_CURSORS"] = True
+        for name in ("default", "replica"):
+            databases.get(name, {})["DISABLE_SERVER_SIDE_CURSORS"] = True
     return databases

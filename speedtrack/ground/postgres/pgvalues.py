@@ -1,10 +1,13 @@
-"""Long values in statements."""
+"""Statements by hand: values that are sent apart from the text, plans that are kept, rows as objects."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
-from django.db import connection
+from django.db import connection, models
 from django.db.backends.postgresql.base import ServerBindingCursor
+
+Row = TypeVar("Row", bound=models.Model)
 
 
 @contextmanager
@@ -21,3 +24,33 @@ def apart() -> Iterator[None]:
         yield
     finally:
         link.cursor_factory = usual
+
+
+def first_row(statement: str, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """The first row of a statement that this process sends again and again.
+
+    PostgreSQL keeps its plan for a session (``databases.PLANNED_ONCE``), so it must name its columns: a kept plan fails
+    when a column is added to its ``*``.
+    """
+    with apart(), connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        row: tuple[Any, ...] | None = cursor.fetchone()
+        return row
+
+
+def row_of(statement: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Like ``first_row``, of a statement that always has a row."""
+    row = first_row(statement, values)
+    assert row is not None
+    return row
+
+
+def columns_of(model: type[models.Model], *, but: str) -> tuple[str, ...]:
+    """The columns of a model except one, for statements by hand: JSON comes as text, and is decoded by hand."""
+    return tuple(field.attname for field in model._meta.concrete_fields if field.name != but)
+
+
+def partial_row(model: type[Row], **columns: object) -> Row:
+    """A model instance with these columns set; other columns are loaded when they are read."""
+    names = [field.attname for field in model._meta.concrete_fields if field.attname in columns]  # in Django's order
+    return model.from_db("default", names, [columns[name] for name in names])

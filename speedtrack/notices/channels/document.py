@@ -18,6 +18,9 @@ from speedtrack.reports.alerts import (
 )
 from speedtrack.reports.projects import CommitDocument
 
+#: Of an alert that does not exist.
+NO_LINES = {"why_not": "There is no commit.", "sentence": "", "hunks": [], "left_out": 0, "further": 0}
+
 
 def message_of(event: AlertEvent, delivery: str) -> AlertMessage:
     """The event, with its alert's current state. ``delivery``: an id, the same for every attempt."""
@@ -45,7 +48,16 @@ def sample_message(project: Project) -> AlertMessage:
     alert = {"status": "confirmed", "is_open": True, "is_improvement": False, "is_muted": False, "assignee": None}
     alert |= {"cause": f"since {sha[:10]}", "branches": [branch], "subject": commit["subject"], "commits": 1}
     alert |= {"reverted_by": None, "fixed_by": None, "merged_into": None, "summary": "slower +5.2%: get-p16"}
-    alert |= {"url": page, "page_url": page, "fixed_on": [], "function_tables": [], "restoration": "", "history": []}
+    alert |= {
+        "url": page,
+        "page_url": page,
+        "fixed_on": [],
+        "function_tables": [],
+        "lines": NO_LINES,
+        "hunks": [],
+        "restoration": "",
+        "history": [],
+    }
     alert |= judged | {
         "layouts": [],
         "instructions": change["instructions"],

@@ -44,6 +44,7 @@ HEADLINES = {
     "fixed": "fixed: ",
     "decided": "decided: ",
     "narrowed": "narrowed: ",
+    "traced": "its hunks: ",
     "moved": "moved to another commit: ",
     "noted": "note: ",
     "grew": "more: ",

@@ -21,6 +21,7 @@ MORE_CONNECTIONS = 50  # of an address, so that a viewer beyond its share gets a
 OPEN_FILES = 2 * CONNECTIONS
 HEADERS_S = 10  # from the begin of a connection, or the end of an answer, to the end of a request's headers
 END_S = 3
+END_LOOK_S = 1.0  # between two looks whether to end, each of which also sets the header Date
 
 
 class Protocol(H11Protocol):
@@ -77,6 +78,11 @@ class StreamServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, stop: Callable[[], None]) -> None:
         super().__init__(config)
         self.stop = stop
+
+    async def main_loop(self) -> None:
+        """Look once a second whether to end, not ten times as uvicorn does: mostly nobody watches."""
+        while not await self.on_tick(0):
+            await asyncio.sleep(END_LOOK_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.stop()

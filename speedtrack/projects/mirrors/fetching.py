@@ -67,10 +67,10 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
     if not remote_refs and any(ref.startswith("refs/heads/") for ref in local):
         # A server with another page in place of the repository causes this, too.
         raise RepositoryUnreachable(f"{remote.url} lists no branch at all: is it still the repository?")
-    heads = [ref for ref in map(head_ref, branches) if ref in remote_refs]
+    heads = dict.fromkeys(ref for ref in map(head_ref, branches) if ref in remote_refs)
     # Deletions first: the name of a deleted branch may become the folder of a new one.
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/heads/") and ref not in heads])
-    faults = fetch_refs(slug, remote, heads)
+    faults = fetch_refs(slug, remote, list(heads))
     tags = tags_to_fetch(slug, remote_refs)
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/tags/") and ref not in tags])
     faults |= fetch_refs(slug, remote, [ref for ref, sha in tags.items() if local.get(ref) != sha])

@@ -208,6 +208,20 @@ def first_parents(slug: str, head: str) -> list[str]:
     ).split()
 
 
+def new_first_parents(slug: str, heads: Iterable[str], former: Iterable[str]) -> dict[str, str]:
+    """The commits that heads lead to along first parents and no former head contains: id -> first parent.
+
+    The first parent of a root is empty. Former heads that the mirror lacks exclude nothing.
+    """
+    lines = "".join([*(f"{sha}\n" for sha in heads), *(f"^{sha}\n" for sha in former)])
+    if not lines:
+        return {}
+    options = ("--first-parent", "--parents", "--ignore-missing", "--stdin")
+    listing = run_git("rev-list", *options, directory=mirror_of(slug), stdin=lines)
+    ids = (line.split(" ") for line in listing.splitlines())
+    return {sha: parents[0] if parents else "" for sha, *parents in ids}
+
+
 def commits_in_range(slug: str, expression: str, find: Callable[[str], str] | None = None) -> list[str]:
     """The first-parent commits of ``A..B``, oldest first, or the one commit of a name.
 

@@ -1,6 +1,6 @@
 """Run git. All of the server's work on repositories starts git here.
 
-Every call goes through ``run_git`` or ``archive_blocks``, whose guards answer attacks that were tried:
+Every call goes through ``run_git_raw`` or ``archive_blocks``, whose guards answer attacks that were tried:
 ``--end-of-options`` stops a "revision" that begins with a dash from writing files, an empty environment and no hooks
 stop configuration from running commands, and the list of protocols stops ``ext::`` addresses.
 """
@@ -123,6 +123,18 @@ def run_git(
 
     Split the output at "\\n" or NUL only: names and subjects may contain Unicode line breaks.
     """
+    out = run_git_raw(*arguments, directory=directory, timeout_s=timeout_s, stdin=stdin.encode(), transport=transport)
+    return out.decode("utf-8", "replace")
+
+
+def run_git_raw(
+    *arguments: str,
+    directory: Path | None = None,
+    timeout_s: float | None = None,
+    stdin: bytes = b"",
+    transport: Transport = NOWHERE,
+) -> bytes:
+    """Run git as ``run_git`` does, on bytes: files may have any encoding."""
     if any("\0" in argument for argument in arguments):
         raise NoSuchCommit(f"git {arguments[0]}: a name contains a zero byte: check the spelling")
     if directory is not None and not directory.is_dir():
@@ -135,7 +147,7 @@ def run_git(
     if transport.protocol != NO_PROTOCOL:
         command, limit_s = bounded(command, directory), min(limit_s, time_left_s())
     try:
-        returncode, out, err = run_to_end(command, git_environment(transport), limit_s, stdin.encode())
+        returncode, out, err = run_to_end(command, git_environment(transport), limit_s, stdin)
     except FileNotFoundError as e:
         raise RepositoryError("git is not installed on this machine: install it and try again") from e
     except subprocess.TimeoutExpired as e:
@@ -151,7 +163,7 @@ def run_git(
             log.warning("git %s in %s: %s", arguments[0], directory, stderr)
             words_of_git = words_of_git.replace(str(directory), "its mirror")
         raise GitFailed(f"git {arguments[0]}: {words_of_git}", returncode, stderr)
-    return out.decode("utf-8", "replace")
+    return out
 
 
 def run_to_end(

@@ -69,7 +69,11 @@ def commit_patch(slug: str, base: str, text: str, author: str) -> str:
         tree = tree_with(slug, base, text, Path(folder) / "index")
     paths = changed_paths(slug, base, tree)
     further = f" and {len(paths) - 1} more file{'s' * (len(paths) > 2)}" if len(paths) > 1 else ""
-    subject = f"Try a patch of {paths[0]}{further}"
+    return commit_tree(slug, tree, base, f"Try a patch of {paths[0]}{further}", author)
+
+
+def commit_tree(slug: str, tree: str, base: str, subject: str, author: str) -> str:
+    """Make a commit of a tree whose parent is ``base`` and whose dates are those of that. Return its id."""
     at = f"@{next(git.revisions(slug, [base])).committed_at.timestamp():.0f} +0000"
     parts = {"NAME": author, "EMAIL": "", "DATE": at}
     identity = {f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER") for part, value in parts.items()}
@@ -149,21 +153,21 @@ def changed_paths(slug: str, base: str, tree: str) -> list[str]:
     return [path for _, path in changes]
 
 
-def keep(slug: str, sha: str) -> None:
-    """Keep the commit of a patch in the mirror."""
-    run_git("update-ref", f"{REFS}{sha}", sha, directory=git.mirror_of(slug))
+def keep(slug: str, sha: str, refs: str = REFS) -> None:
+    """Keep the commit of a patch in the mirror, by a reference in the folder ``refs``."""
+    run_git("update-ref", f"{refs}{sha}", sha, directory=git.mirror_of(slug))
 
 
-def kept(slug: str) -> set[str]:
-    """The ids of the commits that are kept for tries; none without a mirror."""
+def kept(slug: str, refs: str = REFS) -> set[str]:
+    """The ids of the commits that are kept there; none without a mirror."""
     if not git.has_mirror(slug):
         return set()
-    return set(run_git("for-each-ref", "--format=%(objectname)", REFS, directory=git.mirror_of(slug)).split())
+    return set(run_git("for-each-ref", "--format=%(objectname)", refs, directory=git.mirror_of(slug)).split())
 
 
-def forget(slug: str, shas: set[str]) -> None:
+def forget(slug: str, shas: set[str], refs: str = REFS) -> None:
     """Let git delete these commits."""
-    git.delete_refs(slug, sorted(f"{REFS}{sha}" for sha in shas))
+    git.delete_refs(slug, sorted(f"{refs}{sha}" for sha in shas))
 
 
 def text_of(slug: str, base: str, head: str) -> str:

@@ -204,7 +204,7 @@ def test_a_name_that_is_not_utf8_is_passed_over(project: Project, repository: Re
 def test_a_git_that_fails_to_answer_does_not_delete_a_branch(
     project: Project, repository: Repository, tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A git that fails or hangs at `rev-parse`, placed before the real one on PATH."""
+    """A git that fails or hangs at `rev-list`, placed before the real one on PATH."""
     repository.commits(1)
     sync(project)
     new = repository.commit()
@@ -212,12 +212,12 @@ def test_a_git_that_fails_to_answer_does_not_delete_a_branch(
     wrapper.parent.mkdir()
     real = shutil.which("git")
     for ending, limit_s in (("exit 128", 60), ("kill -9 $$", 60), ("sleep 60", 4)):
-        wrapper.write_text(f'#!/bin/sh\ncase "$*" in *rev-parse*) {ending};; esac\nexec {real} "$@"\n')
+        wrapper.write_text(f'#!/bin/sh\ncase "$*" in *rev-list*) {ending};; esac\nexec {real} "$@"\n')
         wrapper.chmod(0o755)
         with monkeypatch.context() as patch:
             patch.setenv("PATH", f"{wrapper.parent}:/usr/bin:/bin")
             patch.setattr(gitprocess.settings, "GIT_TIMEOUT_S", limit_s)
-            with pytest.raises(RepositoryError, match="rev-parse"):
+            with pytest.raises(RepositoryError, match="rev-list"):
                 sync(project)
         assert project.branches.get().deleted_at is None
     sync(project)

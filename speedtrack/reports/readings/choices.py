@@ -4,11 +4,14 @@ from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Count, Exists, OuterRef, Q
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import BooleanField, Case, Count, Exists, ExpressionWrapper, OuterRef, Q, TextField, Value, When
 from django.http import Http404
 
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine, Series
+
+NONE = Value([], output_field=ArrayField(TextField()))
 
 
 class Named(Protocol):
@@ -36,10 +39,16 @@ def machines_of(project: Project) -> list[Machine]:
     """
     series = Series.objects.filter(project=project, machine=OuterRef("pk"))
     outside = series.filter(metric__contains="--").order_by().values("metric").annotate(count=Count("pk"))
+    keys = ArraySubquery(outside.order_by("-count", "metric").values("metric"))
+    # In, not Exists: the series of a project are read once, not for each machine.
+    with_series = Q(pk__in=Series.objects.filter(project=project).values("machine"))
     machines = Machine.objects.defer("facts").annotate(
-        has_series=Exists(series), outside_metrics=ArraySubquery(outside.order_by("-count", "metric").values("metric"))
+        has_series=ExpressionWrapper(with_series, BooleanField()),
+        outside_metrics=Case(When(outside=True, then=keys), default=NONE),
     )
-    project_machines = machines.filter(Q(projects=project) | Q(has_series=True)).distinct()
+    # Exists, not a join: of a machine of many projects, the series would be counted once for each.
+    measures = Machine.projects.through.objects.filter(machine=OuterRef("pk"), project=project)
+    project_machines = machines.filter(Exists(measures) | Q(has_series=True))
     listing: list[Any] = list(project_machines.order_by("-has_series", "outside", "name"))
     return sorted(
         listing,

@@ -258,12 +258,14 @@ def test_a_run_of_a_commit_that_returns_after_years_is_queued_again(kvd: World) 
     (sha,) = kvd.push(1)
     branch = Branch.objects.get()
     run = Run.objects.get(commit__sha=sha)
-    branch.positions.filter(commit__sha=sha).delete()
-    assert planning.cancel_unreachable(branch, [sha]) == 1
+    position = branch.positions.get(commit__sha=sha)
+    position.delete()
+    assert planning.cancel_unreachable(kvd.project, "main", [sha]) == 1
     let_pass(10_000)
     prune()
     assert RunEvent.objects.filter(run=run).count() == 1
-    assert planning.requeue_returned(branch, kvd.project.commits.filter(sha=sha)) == 1
+    position.save()
+    assert planning.requeue_returned(kvd.project) == 1
 
 
 def test_events_of_machines_are_kept_until_they_are_told_and_sent(kvd: World) -> None:

@@ -33,14 +33,18 @@ AWAY = timedelta(minutes=30)  # of silence
 MOVABLE = (Reason.PUSH, Reason.BACKFILL, Reason.MANUAL)
 
 
-def present() -> Q:
-    """The condition for machines that take work now, or will soon.
+def heard_of() -> Q:
+    """The condition for machines that are not away.
 
     A machine whose runner never called counts as heard of when it was registered.
     """
-    heard = Q(last_seen_at__gt=Now() - AWAY) | Q(last_seen_at=None, created__gt=Now() - AWAY)
+    return Q(last_seen_at__gt=Now() - AWAY) | Q(last_seen_at=None, created__gt=Now() - AWAY)
+
+
+def present() -> Q:
+    """The condition for machines that take work now, or will soon."""
     admitted = Exists(MachineToken.objects.valid().filter(machine=OuterRef("pk")))
-    return Q(heard, admitted, paused=False, retired_at=None)
+    return Q(heard_of(), admitted, paused=False, retired_at=None)
 
 
 def machines_for(project: Project) -> list[Machine]:

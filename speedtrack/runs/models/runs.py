@@ -46,6 +46,7 @@ class Reason(models.TextChoices):
     AA = "aa", "A/A"
     PROFILE = "profile"  #: both sides of a change are sampled by a profiler; nothing is measured
     EFFECT = "effect"  #: both sides of a named commit: every benchmark of its suite in pairs, or counted
+    HUNKS = "hunks"  #: a named commit, and the same one without some of its hunks: both are counted
     PULL = "pull"  #: the head of a pull request against its merge base, in pairs
     IMPORT = "import"  #: measured elsewhere and sent in; it is stored when it has ended, and no machine takes it
 

@@ -2,16 +2,18 @@
 
 import hashlib
 import hmac
+import json
 import re
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import ExpressionWrapper, F, Q
+from django.db.models import F, Q
 from django.db.models.functions import Least, Now
 from django.utils import timezone
 
+from speedtrack.ground.postgres.pgvalues import first_row, partial_row
 from speedtrack.ground.secrets.tokentexts import MACHINE, NotAToken, TokenText
 from speedtrack.runs.models.machines import SEEN_EVERY, Machine
 
@@ -19,6 +21,14 @@ OVERLAP = timedelta(minutes=10)  # how long the token before stays valid once it
 FRESH_SHARE = 2 / 3  # of a token's life, after which its runner is asked to replace it
 MOST_DAYS = 3650
 FORMER = re.compile(r"strn_([0-9a-f]{12})_([0-9A-Za-z_-]{43})")  # as release 1.0 made them
+LOOKED_UP = ("id", "name", "last_seen_at", "runner_version", "runner_protocol")
+# SQL, because every call of a runner begins with it. The machine's columns are those that most calls read.
+TOKEN = """
+SELECT t.digest, t.revoked_at, coalesce(t.expires_at <= statement_timestamp(), false),
+       coalesce(t.rotate_at <= statement_timestamp(), false), t.id, t.days, t.last_used_at,
+       LOOKED_UP, m.runner_said::text
+  FROM runs_machinetoken t JOIN runs_machine m ON m.id = t.machine_id WHERE t.key = %(key)s
+""".replace("LOOKED_UP", ", ".join(f"m.{name}" for name in LOOKED_UP))
 
 
 class UnknownMachineToken(Exception):
@@ -53,8 +63,7 @@ class MachineToken(models.Model):
     last_used_at = models.DateTimeField(null=True)
     last_used_from = models.GenericIPAddressField(null=True, help_text="of an IPv6 address only the network")
 
-    is_over: bool = False  #: has it expired? Known of one that ``of`` returns, as the next
-    rotation_due: bool = False
+    rotation_due: bool = False  #: known of one that ``of`` returns
 
     objects: ClassVar = MachineTokenQuerySet.as_manager()
 
@@ -104,23 +113,19 @@ class MachineToken(models.Model):
     def of(text: str) -> "MachineToken":
         """The token with its machine. Raises UnknownMachineToken that says why it is refused."""
         token = MachineToken.parse_used(text)
-        by_now: dict[str, Any] = {
-            "is_over": ExpressionWrapper(Q(expires_at__isnull=False, expires_at__lte=Now()), models.BooleanField()),
-            "rotation_due": ExpressionWrapper(Q(rotate_at__isnull=False, rotate_at__lte=Now()), models.BooleanField()),
-        }
-        row = (
-            MachineToken.objects.filter(key=token.key)
-            .annotate(**by_now)
-            .select_related("machine")
-            .defer("machine__facts")
-            .first()
-        )
-        if row is None or not hmac.compare_digest(row.digest, token.digest):
+        row = first_row(TOKEN, {"key": token.key})
+        if row is None or not hmac.compare_digest(row[0], token.digest):
             raise UnknownMachineToken("unknown machine token: add the machine, or give it a new token")
-        if row.revoked_at or row.is_over:
-            why = "was revoked" if row.revoked_at else "has expired"
-            raise UnknownMachineToken(f"this token of machine {row.machine} {why}: give it a new one, or enrol it anew")
-        return row
+        _, revoked_at, is_over, rotation_due, pk, days, last_used_at, *columns, said = row
+        machine = partial_row(
+            Machine, **dict(zip(LOOKED_UP, columns, strict=True)), runner_said=json.loads(said or "null")
+        )
+        if revoked_at or is_over:
+            why = "was revoked" if revoked_at else "has expired"
+            raise UnknownMachineToken(f"this token of machine {machine} {why}: give it a new one, or enrol it anew")
+        valid = partial_row(MachineToken, id=pk, machine_id=machine.pk, days=days, last_used_at=last_used_at)
+        valid.machine, valid.rotation_due = machine, rotation_due
+        return valid
 
     def note_call(self, address: str | None) -> None:
         """Store when and from which address the runner has called, at most once every few seconds.

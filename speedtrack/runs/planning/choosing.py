@@ -22,6 +22,7 @@ from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Branch, Commit, MachinePolicy, Position, Project
 from speedtrack.runs.models import Assignment, Deferral, Machine, PlanningPolicy, Reason, Run, RunQuerySet, Status
 from speedtrack.runs.planning import gaps, planning, policies
+from speedtrack.runs.planning.planning import Plans
 from speedtrack.runs.planning.policies import SeenCommit
 from speedtrack.runs.queue import queue
 from speedtrack.runs.scheduling.order import PRIORITY
@@ -34,18 +35,22 @@ NEAR = 1000  # positions around the candidates in which measured commits bound t
 Why = Deferral.Why
 
 
-def plan_newest(branch: Branch, count: int) -> int:
+def plan_newest(branch: Branch, count: int, plans: Plans | None = None) -> int:
     """Queue the newest ``count`` commits of a branch as far as its policy measures them, and always its head.
 
     Return the number of runs.
     """
     positions = branch.positions.order_by("-number")
     newest = list(positions.values_list("commit", flat=True)[: min(max(count, 0), positions.count())])
-    return plan_pushed(branch, Commit.objects.filter(pk__in=newest), Reason.BACKFILL, with_head=True)
+    return plan_pushed(branch, Commit.objects.filter(pk__in=newest), Reason.BACKFILL, with_head=True, plans=plans)
 
 
 def plan_pushed(
-    branch: Branch, commits: QuerySet[Commit], reason: Reason = Reason.PUSH, with_head: bool = False
+    branch: Branch,
+    commits: QuerySet[Commit],
+    reason: Reason = Reason.PUSH,
+    with_head: bool = False,
+    plans: Plans | None = None,
 ) -> int:
     """Queue those commits of a branch that its policy measures now. Return the number of runs.
 
@@ -54,7 +59,7 @@ def plan_pushed(
     """
     policy = policies.policy_of(branch)
     if policy.takes_all:
-        return planning.plan_branch(branch, commits, reason)
+        return planning.plan_branch(branch, commits, reason, plans)
     positions = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number"))
     commits_by_id = seen_commits(branch.project, policy, positions)
     left_out = policies.judge(policy, commits_by_id)
@@ -65,7 +70,7 @@ def plan_pushed(
     within = within_cap(branch, policy, candidates, {pk for pk in always if pk})
     put_off = dict.fromkeys(candidates.keys() - within, (Why.CAP, f"{policy.most_waiting} commits of {branch} waited"))
     store_deferrals(branch, left_out | put_off)
-    return planning.plan_branch(branch, Commit.objects.filter(pk__in=within), reason)
+    return planning.plan_branch(branch, Commit.objects.filter(pk__in=within), reason, plans)
 
 
 def seen_commits(project: Project, policy: PlanningPolicy, positions: dict[int, int]) -> dict[int, SeenCommit]:

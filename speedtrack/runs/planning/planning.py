@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.benchmarks.storing import usual_set
-from speedtrack.projects.models import Branch, Commit, Project
+from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.runs.models import ROUTINE, Machine, PlanningPolicy, Reason, Run, RunEvent, Status
 from speedtrack.runs.planning import policies
 from speedtrack.runs.queue import queue
@@ -95,23 +95,25 @@ def priority_of(reason: Reason, is_head: bool, in_step: bool) -> int:
     return PRIORITY["head" if is_head else usual if in_step else "later"]
 
 
-def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason) -> int:
-    """Queue commits of a branch with the suite and on the machines of its policy. Return the number of new runs.
+class Plans:
+    """The usual plans and the machines of policies, each read once for all branches of a look."""
 
-    Waiting runs of commits that are no longer the head of a branch lose their priority: people want the newest first.
-    """
-    project, policy = branch.project, policies.policy_of(branch)
-    plan = usual_plan(policy, reason)
+    def __init__(self) -> None:
+        self.made: dict[tuple[int | None, Reason], tuple[Plan, list[Machine]]] = {}
+
+    def of(self, policy: PlanningPolicy, reason: Reason) -> tuple[Plan, list[Machine]]:
+        """The plan of a policy of the look's project, and its machines. Raises DefinitionError."""
+        key = (policy.pk, reason)
+        if key not in self.made:
+            self.made[key] = usual_plan(policy, reason), policies.machines_of(policy)
+        return self.made[key]
+
+
+def plan_branch(branch: Branch, commits: QuerySet[Commit], reason: Reason, plans: Plans | None = None) -> int:
+    """Queue commits of a branch with the suite and on the machines of its policy. Return the number of new runs."""
+    plan, machines = (plans or Plans()).of(policies.policy_of(branch), reason)
     ranks = dict(branch.positions.filter(commit__in=commits).values_list("commit_id", "number").order_by("number"))
-    if not ranks:
-        return 0
-    head = branch.head_id if branch.head_id in ranks else None
-    if head:
-        heads = project.branches.filter(deleted_at=None, head__isnull=False).values("head")
-        Run.objects.filter(project=project, status=Status.QUEUED, priority=PRIORITY["head"]).exclude(
-            commit__in=heads
-        ).update(priority=PRIORITY["rest"])
-    return plan_commits(plan, ranks, policies.machines_of(policy), head)
+    return plan_commits(plan, ranks, machines, branch.head_id) if ranks else 0
 
 
 def usual_plan(policy: PlanningPolicy, reason: Reason) -> Plan:
@@ -119,27 +121,35 @@ def usual_plan(policy: PlanningPolicy, reason: Reason) -> Plan:
     return Plan(policy.project, *usual_set(policy.project, policies.suite_of(policy)), reason)
 
 
-def cancel_unreachable(branch: Branch, shas: list[str]) -> int:
-    """Cancel the waiting runs of commits that no branch contains any more. Return the number of runs.
+def demote_former_heads(project: Project) -> None:
+    """Take the priority of a head from waiting runs of commits that are none any more: people want the newest first."""
+    heads = project.branches.filter(deleted_at=None, head__isnull=False).values("head")
+    waiting = Run.objects.filter(project=project, status=Status.QUEUED, priority=PRIORITY["head"])
+    waiting.exclude(commit__in=heads).update(priority=PRIORITY["rest"])
 
-    ``shas``: commits that have just left all branches; commits that are marked as unreachable count as well. Runs that
-    a person asked for stay, and all runs where the project keeps such commits.
+
+def cancel_unreachable(project: Project, where: str = "any branch or tag", shas: Sequence[str] = ()) -> int:
+    """Cancel the waiting runs of commits that are marked as unreachable. Return the number of runs.
+
+    ``shas``: commits that have just left the branch ``where``, and count as well if no branch has them. Runs that a
+    person asked for stay, and all runs where the project keeps such commits.
     """
-    if not branch.project.cancel_unreachable:
-        return 0
-    unreachable = Q(commit__sha__in=shas, commit__positions=None)
-    queued_runs = Run.objects.filter(project=branch.project, status=Status.QUEUED, canary=None)
-    gone = queued_runs.filter(unreachable | Q(commit__unreachable_since__isnull=False)).exclude(reason__in=BY_HAND)
-    for run in gone:
-        queue.cancel(run, f"{GONE} {branch}")
-    return len(gone)
+    marked = Q(commit__unreachable_since__isnull=False)
+    left = Q(~Exists(Position.objects.filter(commit=OuterRef("commit"))), commit__sha__in=shas)
+    gone = marked | left if shas else marked
+    waiting = Run.objects.filter(gone, project=project, project__cancel_unreachable=True, canary=None)
+    return queue.cancel_waiting(waiting.exclude(reason__in=BY_HAND), f"{GONE} {where}")
 
 
-def requeue_returned(branch: Branch, commits: QuerySet[Commit]) -> int:
-    """Queue again the runs that were cancelled because these commits were gone. Return the number of runs."""
-    cancelled = Run.objects.filter(project=branch.project, status=Status.CANCELLED, commit__in=commits)
+def requeue_returned(project: Project) -> int:
+    """Queue again the runs that were cancelled because their commits were gone, if a branch has these again.
+
+    Return the number of runs.
+    """
+    on_branch = Position.objects.filter(commit=OuterRef("commit"), branch__tracked=True)
+    cancelled = Run.objects.filter(Exists(on_branch), project=project, status=Status.CANCELLED)
     last = RunEvent.objects.filter(run=OuterRef("pk")).order_by("-pk").values("why")[:1]
     back = cancelled.annotate(why=Subquery(last)).filter(why__startswith=GONE, commit__unreachable_since=None)
     for run in back:
-        queue.retry(run, f"the commit is on {branch} again")
+        queue.retry(run, "a branch has the commit again")
     return len(back)

@@ -1,7 +1,7 @@
 """From a webhook or a poll to queued runs: look at the repository, queue new commits, cancel those that are gone."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from django.db.models import F
@@ -10,7 +10,7 @@ from structlog.contextvars import bound_contextvars
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import Interrupted, RepositoryError
-from speedtrack.projects.models import Branch, Commit, Delivery, Project, ProjectQuerySet
+from speedtrack.projects.models import Commit, Delivery, Project, ProjectQuerySet
 from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, project_lock, sync
 from speedtrack.runs.models import PlanningPolicy
 from speedtrack.runs.planning import choosing, ladders, planning
@@ -87,23 +87,11 @@ def sync_and_plan(project: Project) -> int:
     RepositoryError, or DefinitionError while the suite has a mistake; the deliveries then wait for the next try.
     """
     started_at = Project.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=project.pk)
-    run_count, outcomes = 0, []
-
-    def plan(change: BranchChange) -> None:
-        nonlocal run_count
-        new = plan_moved(change)
-        run_count += new
-        if change.added or change.removed:
-            outcomes.append(f"{change.branch}: {len(change.added)} new, {len(change.removed)} gone, {new} runs queued")
-
-    def plan_tags(shas: set[str]) -> None:
-        nonlocal run_count
-        if new := choosing.plan_new_tags(project, shas):
-            run_count += new
-            outcomes.append(f"new tags: {new} runs queued")
-
-    sync(project, then=plan, tagged=plan_tags)
+    counts: dict[str, int] = {}
+    sync(project, then=lambda moved, tagged: counts.update(plan_changes(project, moved, tagged)))
+    run_count = sum(counts.values())
     run_count += ladders.plan_ladders(project) + choosing.plan_tagged(project) + choosing.plan_extended(project)
+    outcomes = [f"{begin} {count} runs queued" for begin, count in counts.items()]
     outcomes += [f"{ref} was left out: {fault['why']}" for ref, fault in project.left_out.items()]
     Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED, received_at__lte=started_at).update(
         status=Delivery.Status.PROCESSED, outcome="; ".join(outcomes) or "nothing new on the tracked branches"
@@ -111,24 +99,46 @@ def sync_and_plan(project: Project) -> int:
     return run_count
 
 
-def plan_moved(change: BranchChange) -> int:
-    """Queue the new commits of a branch, and cancel the waiting runs of those that left it.
+def plan_changes(project: Project, moved: Sequence[BranchChange], tagged: set[str]) -> dict[str, int]:
+    """Queue what is new in a project, and cancel the waiting runs of commits that are gone.
 
-    Return the number of runs queued.
+    ``moved``: the branches that have moved; others cost nothing. ``tagged``: the commits of new tags. Returns the
+    numbers of runs queued, each by the beginning of a sentence. Raises DefinitionError.
+    """
+    project = Project.objects.prefetch_related("policies").get(pk=project.pk)
+    for change in moved:
+        change.branch.project = project
+        drop_removed(change)
+    planning.cancel_unreachable(project)
+    counts: dict[str, int] = {}
+    if (moved or tagged) and (again := planning.requeue_returned(project)):
+        counts["commits that are back:"] = again
+    if moved:
+        planning.demote_former_heads(project)
+    plans = planning.Plans()
+    for change in moved:
+        if change.added or change.removed:
+            begin = f"{change.branch}: {len(change.added)} new, {len(change.removed)} gone,"
+            counts[begin] = plan_change(change, plans)
+    if new := choosing.plan_new_tags(project, tagged):
+        counts["new tags:"] = new
+    return counts
+
+
+def drop_removed(change: BranchChange) -> None:
+    """Cancel the waiting runs and delete the deferrals of commits that left a branch."""
+    if change.removed or change.branch.deleted_at:
+        planning.cancel_unreachable(change.branch.project, str(change.branch), change.removed)
+        change.branch.deferrals.filter(commit__sha__in=change.removed).delete()
+
+
+def plan_change(change: BranchChange, plans: planning.Plans) -> int:
+    """Queue the new commits of a branch. Return the number of runs.
 
     The history of a branch seen for the first time is not a push: whoever tracks it says how much of it to measure.
     """
-    planning.cancel_unreachable(change.branch, change.removed)
-    change.branch.deferrals.filter(commit__sha__in=change.removed).delete()
+    branch = change.branch
     if change.first:
-        return plan_first(change.branch)
-    change.branch.refresh_from_db()
-    commits = Commit.objects.filter(project=change.branch.project, sha__in=change.added)
-    again = planning.requeue_returned(change.branch, Commit.objects.filter(positions__branch=change.branch))
-    return again + choosing.plan_pushed(change.branch, commits)
-
-
-def plan_first(branch: Branch) -> int:
-    """Queue the newest commits of a branch whose history has just been fetched. Return the number of runs."""
-    branch.refresh_from_db()
-    return choosing.plan_newest(branch, branch.first_commits)
+        return choosing.plan_newest(branch, branch.first_commits, plans)
+    commits = Commit.objects.filter(project=branch.project, sha__in=change.added)
+    return choosing.plan_pushed(branch, commits, plans=plans)

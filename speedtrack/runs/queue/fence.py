@@ -1,9 +1,25 @@
 """The fence around a run: its runner shows the lease token with each call, and only the newest token is let in."""
 
+import json
+
 from django.db import transaction
 
-from speedtrack.projects.models import Commit
-from speedtrack.runs.models import ACTIVE, Attempt, Machine, Run
+from speedtrack.ground.postgres.pgvalues import columns_of, first_row, partial_row
+from speedtrack.projects.models import Commit, Project
+from speedtrack.runs.models import ACTIVE, Attempt, Canary, Machine, Run
+
+COLUMNS = columns_of(Run, but="progress")
+# SQL, because every report of a runner begins with it.
+HELD = """
+SELECT COLUMNS, run.progress::text,
+       head.sha, base.sha, project.slug, canary.artifacts::text
+  FROM runs_run run
+  JOIN projects_commit head ON head.id = run.commit_id
+  JOIN projects_project project ON project.id = run.project_id
+  LEFT JOIN projects_commit base ON base.id = run.base_id
+  LEFT JOIN runs_canary canary ON canary.id = run.canary_id
+ WHERE run.id = %(run)s AND run.machine_id = %(machine)s FOR UPDATE OF run
+""".replace("COLUMNS", ", ".join(f"run.{column}" for column in COLUMNS))
 
 
 class LeaseLost(Exception):
@@ -19,17 +35,24 @@ def held_run(machine: Machine, run_id: int, token: int) -> Run:
 
     Raises NoSuchRun, LeaseLost.
     """
-    run = (
-        Run.objects.select_for_update(of=("self",))
-        .select_related("commit", "base", "project", "canary")
-        .filter(pk=run_id, machine=machine)
-        .first()
-    )
-    if run is None:
+    row = first_row(HELD, {"run": run_id, "machine": machine.pk})
+    if row is None:
         raise NoSuchRun(f"there is no run {run_id} of {machine}: drop the work")
+    *columns, progress, head, base, project, artifacts = row
+    run = partial_row(Run, **dict(zip(COLUMNS, columns, strict=True)), progress=json.loads(progress or "null"))
+    set_related(run, head, base, project, artifacts)
     if run.lease_token != token or run.status not in ACTIVE:
         raise LeaseLost(f"run {run_id} is no longer held with token {token}: drop the work")
     return run
+
+
+def set_related(run: Run, head: str, base: str | None, project: str, artifacts: str | None) -> None:
+    """Set the rows that a run refers to: commits with their ids, its project with the slug, its canary's artifacts."""
+    run.commit = partial_row(Commit, id=run.commit_id, sha=head)
+    run.base = partial_row(Commit, id=run.base_id, sha=base) if run.base_id else None
+    run.project = partial_row(Project, id=run.project_id, slug=project)
+    if run.canary_id:
+        run.canary = partial_row(Canary, id=run.canary_id, artifacts=json.loads(artifacts or "null"))
 
 
 def held_run_unlocked(machine: Machine, run_id: int, token: int) -> Run:

@@ -1,16 +1,75 @@
 """Watch that the head of each branch is measured; if it is not for hours, an alarm begins, whatever the cause."""
 
 from datetime import timedelta
+from typing import NamedTuple
 
-from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.projects.models import Branch, Position, Project
-from speedtrack.runs.models import Alarm, Deferral, Run, Status
+from speedtrack.projects.models import Branch, Project
+from speedtrack.runs.models import Alarm, Run, Status
 from speedtrack.runs.scheduling import alarms
 
 LOOK_EVERY = timedelta(minutes=5)
+
+# The branches of the projects that are due whose clock or alarm has to change; most looks find none. ``head`` is the
+# newest commit without a Deferral, and ``measured`` the newest measured one from the head or the awaited commit on.
+# Both are read from the branch's end (OFFSET 0: row by row), because what follows is as long as the history.
+CHANGED = """
+WITH due AS (
+    UPDATE projects_project SET lag_looked_at = now()
+     WHERE id IN (SELECT id FROM projects_project WHERE lag_looked_at < now() - make_interval(secs => %(every_s)s / 2)
+                     FOR NO KEY UPDATE SKIP LOCKED)
+    RETURNING id, untracked_at, lag_alarm_hours AS hours
+)
+SELECT b.id, branch.is_watched, head.number, facts.is_done, facts.is_news
+  FROM due
+  JOIN projects_branch b ON b.project_id = due.id
+ CROSS JOIN LATERAL (
+       SELECT due.untracked_at IS NULL AND b.tracked AND b.deleted_at IS NULL AND b.head_id IS NOT NULL AS is_watched
+       ) branch
+  LEFT JOIN LATERAL (
+       SELECT p.number FROM projects_position p
+        WHERE branch.is_watched AND p.branch_id = b.id
+          AND NOT EXISTS (SELECT FROM runs_deferral d WHERE d.branch_id = b.id AND d.commit_id = p.commit_id OFFSET 0)
+        ORDER BY p.number DESC LIMIT 1
+       ) head ON true
+  LEFT JOIN LATERAL (
+       SELECT p.number FROM projects_position p
+        WHERE p.branch_id = b.id AND p.number >= least(head.number, b.awaited_number) AND head.number IS NOT NULL
+          AND EXISTS (SELECT FROM runs_run r
+                       WHERE r.commit_id = p.commit_id AND r.base_id IS NULL AND r.canary_id IS NULL
+                         AND r.imported_id IS NULL AND r.status = 'succeeded' OFFSET 0)
+        ORDER BY p.number DESC LIMIT 1
+       ) measured ON true
+ CROSS JOIN LATERAL (
+       SELECT head.number IS NULL OR coalesce(measured.number >= head.number, false) AS is_done,
+              coalesce(b.awaited_number > head.number OR measured.number >= b.awaited_number,
+                       b.awaited_number IS NULL) AS is_news,
+              EXISTS (SELECT FROM runs_alarm a WHERE a.branch_id = b.id AND a.kind = 'lag' AND a.ended_at IS NULL)
+              AS is_alarm
+       ) facts
+ WHERE CASE WHEN facts.is_done THEN b.awaited_number IS NOT NULL
+            WHEN facts.is_news THEN true
+            WHEN due.hours = 0 THEN facts.is_alarm
+            ELSE NOT facts.is_alarm AND now() - b.awaited_since >= make_interval(hours => due.hours) END
+ ORDER BY b.id
+"""
+
+
+class Change(NamedTuple):
+    """What a look has seen of a branch.
+
+    ``head``: the position that is to be measured, if any. ``is_done``: it has been. ``is_news``: another one was
+    awaited before, or that has been measured.
+    """
+
+    branch: int
+    is_watched: bool
+    head: int | None
+    is_done: bool
+    is_news: bool
 
 
 def unlooked() -> QuerySet[Project]:
@@ -21,66 +80,37 @@ def unlooked() -> QuerySet[Project]:
     return Project.objects.filter(lag_looked_at__lt=Now() - LOOK_EVERY)
 
 
+@transaction.atomic
 def look() -> None:
-    """Check every project that is due, and begin or end its alarms. Any number of processes may do this at once."""
-    for pk in list(unlooked().values_list("pk", flat=True)):
-        with transaction.atomic():
-            project = unlooked().select_for_update(skip_locked=True, no_key=True).filter(pk=pk).first()
-            if project:
-                look_at(project)
-                Project.objects.filter(pk=pk).update(lag_looked_at=Now())
+    """Check every project that is due, and begin or end its alarms. Any number of processes may do this at once.
 
-
-def look_at(project: Project) -> None:
-    """Update the clocks and alarms of a project's branches.
-
-    A branch's clock starts when an unmeasured head is seen, and starts again once the position that was awaited has
-    been measured.
+    Projects that are due soon are checked as well, so that after a few looks all are due together. A branch's clock
+    starts when an unmeasured head is seen, and starts again once the position that was awaited has been measured.
     """
-    for branch in project.branches.select_related("head").order_by("pk"):
-        branch.project = project
-        number = head_number(branch) if is_watched(branch) else None
-        awaited = branch.awaited_number
-        if number is None or is_measured(branch, number):
-            set_awaited(branch, None)
-        elif awaited is None or awaited > number or is_measured(branch, awaited):
-            set_awaited(branch, number)
-        else:
-            raise_if_late(branch)
+    with connection.cursor() as cursor:
+        cursor.execute(CHANGED, {"every_s": LOOK_EVERY.total_seconds()})
+        changes = [Change(*row) for row in cursor.fetchall()]
+    branches = Branch.objects.select_related("project").in_bulk([change.branch for change in changes])
+    for change in changes:
+        update(branches[change.branch], change)
 
 
-def is_watched(branch: Branch) -> bool:
-    return bool(branch.project.untracked_at is None and branch.tracked and not branch.deleted_at and branch.head_id)
+def update(branch: Branch, change: Change) -> None:
+    if change.is_done:
+        set_awaited(branch, None, "it is measured again" if change.is_watched else "it is no longer tracked")
+    elif change.is_news:
+        set_awaited(branch, change.head, "it is measured again")
+    elif branch.project.lag_alarm_hours:
+        alarms.begin(Alarm.Kind.LAG, why_late(branch), branch=branch)
+    else:
+        alarms.end(Alarm.Kind.LAG, "the project's settings have no limit any more", branch=branch)
 
 
-def head_number(branch: Branch) -> int | None:
-    """The position of the branch's newest commit without a Deferral; None if there is none."""
-    deferred = Deferral.objects.filter(branch=branch, commit=OuterRef("commit"))
-    return branch.positions.exclude(Exists(deferred)).order_by("-number").values_list("number", flat=True).first()
-
-
-def is_measured(branch: Branch, number: int) -> bool:
-    """Return whether the commit at this position, or a later one, has been measured."""
-    successes = Run.objects.own().filter(commit=OuterRef("commit"), status=Status.SUCCEEDED)
-    return Position.objects.filter(Exists(successes), branch=branch, number__gte=number).exists()
-
-
-def set_awaited(branch: Branch, number: int | None) -> None:
+def set_awaited(branch: Branch, number: int | None, why: str) -> None:
     """Start the clock of the branch for this position; None stops it. The alarm about the former position ends."""
-    if branch.awaited_number is None and number is None:
-        return
     since = None if number is None else Now()
     Branch.objects.filter(pk=branch.pk).update(awaited_number=number, awaited_since=since)
-    why = "it is measured again" if is_watched(branch) else "it is no longer tracked"
     alarms.end(Alarm.Kind.LAG, why, branch=branch)
-
-
-def raise_if_late(branch: Branch) -> None:
-    hours = branch.project.lag_alarm_hours
-    if not hours:
-        alarms.end(Alarm.Kind.LAG, "the project's settings have no limit any more", branch=branch)
-    elif Branch.objects.filter(pk=branch.pk, awaited_since__lte=Now() - timedelta(hours=hours)).exists():
-        alarms.begin(Alarm.Kind.LAG, why_late(branch), branch=branch)
 
 
 def why_late(branch: Branch) -> str:

@@ -9,23 +9,22 @@ import json
 from collections.abc import Mapping
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from django.conf import settings
-from django.db import connection, models, transaction
+from django.db import transaction
 from django.db.models import F, Func, IntegerField, Max, Sum
 from django.db.models.functions import Least, Now
 from psycopg.types.json import Jsonb
 
 from speedtrack.benchmarks import definitions
 from speedtrack.ground.observing import failpoints
-from speedtrack.projects.models import Commit, Project
+from speedtrack.ground.postgres.pgvalues import partial_row, row_of
 from speedtrack.runs.documents import Failure, LogPiece, Renewal
 from speedtrack.runs.models import (
     ACTIVE,
     Alarm,
     Attempt,
-    Canary,
     LogChunk,
     Machine,
     Measurement,
@@ -37,7 +36,7 @@ from speedtrack.runs.models import (
     Status,
 )
 from speedtrack.runs.queue import jobs
-from speedtrack.runs.queue.fence import attempt_of, held_run
+from speedtrack.runs.queue.fence import attempt_of, held_run, set_related
 from speedtrack.runs.scheduling import alarms, canary, order, standing
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -48,12 +47,11 @@ LOG_CHUNK_BYTES = 100  # overhead of a chunk, counted in addition to its text
 LOG_END = f"\n--- the log is longer than {LOG_BYTES // 1024**2} MB: the rest of this attempt is left out ---\n"
 RETRY_PAUSE_S = 15  # before the second attempt after a transient failure; grows with the attempt
 
-Row = TypeVar("Row", bound=models.Model)
-
 # A claim sends few statements, written by hand, because every idle runner claims again and again.
-LOCKED_MACHINE = (
-    "SELECT id, name, paused, quarantined_at, windows, zone, shares FROM runs_machine WHERE id = %s FOR NO KEY UPDATE"
-)
+LOCKED_COLUMNS = ("id", "name", "paused", "quarantined_at", "windows", "zone")
+LOCKED_MACHINE = """
+SELECT COLUMNS, shares::text FROM runs_machine WHERE id = %(id)s FOR NO KEY UPDATE
+""".replace("COLUMNS", ", ".join(LOCKED_COLUMNS))
 # Does the machine hold a run, and may its canary be due?
 LOOK = """
 SELECT EXISTS (SELECT FROM runs_run WHERE machine_id = %(machine)s AND status IN ('leased', 'running')),
@@ -102,7 +100,7 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
     Raises Occupied while another runner (``instance``) holds a run with the same machine's token.
     """
     with transaction.atomic():
-        machine = Machine.objects.raw(LOCKED_MACHINE, [machine.pk])[0]
+        machine = locked(machine.pk)
         holds_a_run, canary_may_be_due = look(machine)
         if holds_a_run:
             release_held(machine, instance)
@@ -116,12 +114,16 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
         return None
 
 
+def locked(machine_id: int) -> Machine:
+    """The machine, locked in the caller's transaction."""
+    *columns, shares = row_of(LOCKED_MACHINE, {"id": machine_id})
+    return partial_row(Machine, **dict(zip(LOCKED_COLUMNS, columns, strict=True)), shares=json.loads(shares))
+
+
 def look(machine: Machine) -> tuple[bool, bool]:
     """Two facts about a machine: whether it holds a run, and whether its canary may be due."""
     shortest: Any = canary.LEARNING_PART * timedelta(seconds=settings.CANARY_EVERY_S)
-    with connection.cursor() as cursor:
-        cursor.execute(LOOK, {"machine": machine.pk, "pause": shortest})
-        holds_a_run, canary_may_be_due = cursor.fetchone()
+    holds_a_run, canary_may_be_due = row_of(LOOK, {"machine": machine.pk, "pause": shortest})
     return holds_a_run, canary_may_be_due
 
 
@@ -160,23 +162,12 @@ def begin_attempt(run: Run, instance: str, postponed: dict[str, str]) -> None:
         "postponed": Jsonb(postponed),
         "why": f"claimed by {run.machine.name}{left_out}"[:2000],
     }
-    with connection.cursor() as cursor:
-        cursor.execute(LEASE, changes)
-        attempt_id, *lease_columns, head, base, project, artifacts = cursor.fetchone()
+    attempt_id, *lease_columns, head, base, project, artifacts = row_of(LEASE, changes)
     run.attempt, run.lease_token, run.lease_until, run.started_at = lease_columns
     run.status, run.ended_at, run.progress, run.linked = Status.LEASED, None, None, None
-    run.commit = partial_row(Commit, id=run.commit_id, sha=head)
-    run.base = partial_row(Commit, id=run.base_id, sha=base) if run.base_id else None
-    run.project = partial_row(Project, id=run.project_id, slug=project)
-    if run.canary_id:
-        run.canary = partial_row(Canary, id=run.canary_id, artifacts=json.loads(artifacts or "null"))
+    set_related(run, head, base, project, artifacts)
     attempt = {"number": run.attempt, "token": run.lease_token, "started_at": run.started_at, "postponed": postponed}
     run.begun = Attempt(pk=attempt_id, run=run, instance=instance, **attempt)
-
-
-def partial_row(model: type[Row], **columns: object) -> Row:
-    """A model instance with these columns set; other columns are loaded when they are read."""
-    return model.from_db("default", list(columns), list(columns.values()))
 
 
 def lease_s() -> int:

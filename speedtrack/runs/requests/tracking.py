@@ -114,7 +114,7 @@ def track_branch(project: Project, branch_name: str, request: TrackingRequest) -
     project.save(update_fields=["suite", "mail_history_verdicts", "untracked_at"])
     branch, is_new = Branch.objects.update_or_create(project=project, name=branch_name, defaults={"tracked": True})
     project.machines.add(*Machine.objects.filter(IN_SERVICE))
-    sync(project, then=pushes.plan_moved, tagged=partial(choosing.plan_new_tags, project))
+    sync(project, then=partial(pushes.plan_changes, project))
     if is_new:
         check_fetched(project, branch)
     branch.refresh_from_db()

@@ -74,8 +74,7 @@ READY = {"unix": '[ -S "$socket" ]', "tcp": '(exec 3<>"/dev/tcp/127.0.0.1/$port"
 
 def scripts_of(run: Run, results: Iterable[Result]) -> list[str]:
     """The scripts that repeat the first trials of some results of a run."""
-    definition = definition_of(run.suite_id)
-    return [script_of(run, result, definition) for result in results]
+    return [script_of(run, result, definition_of(run.suite_id)) for result in results]
 
 
 def script_of(run: Run, result: Result, definition: Definition) -> str:

@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.observing import failpoints
+from speedtrack.ground.postgres.pgvalues import row_of
 from speedtrack.projects.models import Commit
 from speedtrack.runs import packing
 from speedtrack.runs.documents import ProfileReport, ReportedEnvironment, ReportedTrial, ResultDocument
@@ -122,9 +123,7 @@ def rows_of(run: Run, benchmark: Member, commit: Commit, result: ResultDocument)
         "run": run.pk,
         "token": run.lease_token,
     }
-    with connection.cursor() as cursor:
-        cursor.execute(PLACE, parameters)
-        attempt_id, latest, environment_id, sent_id, series = cursor.fetchone()
+    attempt_id, latest, environment_id, sent_id, series = row_of(PLACE, parameters)
     return DocumentRows(run, benchmark, commit, attempt_id, latest, environment_id, sent_id, json.loads(series))
 
 

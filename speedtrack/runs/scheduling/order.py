@@ -8,7 +8,8 @@
 
 A kind without a share of its own goes with the pushes; a kind with a share of 0 goes when nothing else waits. Unless
 people say otherwise (``Machine.shares``), only settling suspicions has its own: SETTLING_PERCENT. Within a kind: heads,
-then the rest, profiles, what was put off and the end of a backlog, A/A runs. Of equal runs, that of the newest commit
+then the rest, profiles, what was put off and the end of a backlog, A/A runs. Hunks on trial have no kind: they go last
+of all. Of equal runs, that of the newest commit
 goes first. Outside of its windows a machine takes only what a person has asked for. The order depends on rows and
 the time alone: equal rows always give the same run.
 """
@@ -19,6 +20,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import connection
 
+from speedtrack.ground.postgres.pgvalues import columns_of, first_row, partial_row
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.scheduling import windows
 
@@ -35,6 +37,7 @@ PRIORITY = {
     "profile": 60,
     "later": 50,
     "aa": 10,
+    "hunks": 5,
 }
 #: The kinds of work that share a machine's time, by the names of their priorities.
 KINDS = {
@@ -50,6 +53,7 @@ IN_WORDS = {
     "pulls": "pull requests",
     "backfill": "history",
     "aa": "A/A runs",
+    "hunks": "hunks on trial",
     "manual": "asked for by hand",
     "canary": "canary",
 }
@@ -86,9 +90,11 @@ WITH kinds AS (
     UNION ALL  -- whatever its priority is
     (SELECT id, 1, 0 FROM waiting WHERE priority < %(settling)s ORDER BY priority DESC, rank DESC, id LIMIT 1)
 )
-SELECT runs_run.* FROM firsts JOIN runs_run USING (id) WHERE status = 'queued'
+SELECT RUN_COLUMNS FROM firsts JOIN runs_run USING (id) WHERE status = 'queued'
 ORDER BY turn DESC, due, priority DESC LIMIT 1 FOR UPDATE OF runs_run SKIP LOCKED
 """
+COLUMNS = columns_of(Run, but="progress")  # a waiting run has none
+NEXT = NEXT.replace("RUN_COLUMNS", ", ".join(f"runs_run.{column}" for column in COLUMNS))
 # What the time of a machine went to, by priority.
 SPENT = """
 SELECT priority, extract(epoch FROM sum(ended_at - started_at))::float8 FROM runs_run
@@ -125,9 +131,9 @@ def weights_of(machine: Machine) -> dict[str, float]:
 
 
 def spent_lately(machine: Machine, span: timedelta) -> dict[str, float]:
-    """Seconds that the machine spent within ``span`` on each kind of work, on requests of people, and on its canary."""
+    """Seconds that the machine spent within ``span`` on each kind of work, and on what has none (IN_WORDS)."""
     names = {PRIORITY[name]: kind for kind, among in KINDS.items() for name in among}
-    names |= {PRIORITY["manual"]: "manual", PRIORITY["canary"]: "canary"}
+    names |= {PRIORITY[name]: name for name in ("manual", "canary", "hunks")}
     spent_s = dict.fromkeys(IN_WORDS, 0.0)
     with connection.cursor() as cursor:
         cursor.execute(SPENT, [machine.pk, f"{span.total_seconds()} s"])
@@ -166,4 +172,5 @@ def next_run(machine: Machine) -> Run | None:
         "head_wait": timedelta(seconds=settings.HEAD_WAIT_S),
         "recent": RECENT,
     }
-    return next(iter(Run.objects.raw(NEXT, parameters)), None)
+    row = first_row(NEXT, parameters)
+    return partial_row(Run, **dict(zip(COLUMNS, row, strict=True))) if row else None

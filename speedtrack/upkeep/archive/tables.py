@@ -21,6 +21,8 @@ from speedtrack.alerts.models import (
     BisectionAnswer,
     ChangePoint,
     ComparisonBatch,
+    HunkStep,
+    HunkTrial,
     Mute,
     NoiseFloor,
     SeriesSensitivity,
@@ -138,7 +140,7 @@ TABLES = (
     ),
     Table(
         Suite,
-        named_by(values(Run, "suite"), values(Canary, "suite"), values(Bisection, "suite")),
+        named_by(values(Run, "suite"), values(Canary, "suite"), values(Bisection, "suite"), values(HunkTrial, "suite")),
         known_by=("digest",),
     ),
     Table(Environment, named_by(values(Series, "environment")), known_by=("machine", "digest")),
@@ -213,6 +215,15 @@ TABLES = (
     ),
     Table(Bisection.runs.through, through("bisection__project")),
     Table(BisectionAnswer, through("bisection__project")),
+    Table(
+        HunkTrial,
+        through("project"),
+        restored={
+            "ended_at": "coalesce(r.ended_at, now())",
+            "note": "CASE WHEN r.ended_at IS NULL THEN 'not ended when it was archived' ELSE r.note END",
+        },
+    ),
+    Table(HunkStep, through("trial__project")),
 )
 
 # Label of a model -> why an archive holds none of its rows.

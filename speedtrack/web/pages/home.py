@@ -51,15 +51,18 @@ COVERAGE = """
           GROUP BY b.project_id, b.id, r.machine_id, machine.name, machine.outside) found
       JOIN projects_commit c ON c.id = found.commit_id
 """
+# Each path is read once, not for each series.
 HEADLINES = sql("""
-    SELECT a.project_id, s.id, benchmark.name, found.*
-      FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(machines)s::bigint[], %(metrics)s::text[])
-           AS a(project_id, branch_id, machine_id, metric)
-CROSS JOIN LATERAL (
-        SELECT array_agg(commit_id) AS commits, array_agg(number) AS numbers
-          FROM (SELECT commit_id, number FROM projects_position WHERE branch_id = a.branch_id
-              ORDER BY number DESC LIMIT %(window)s) newest OFFSET 0) path
-      JOIN runs_series s ON s.project_id = a.project_id AND s.machine_id = a.machine_id AND s.metric = a.metric
+      WITH path AS MATERIALIZED (
+        SELECT a.project_id, a.machine_id, a.metric, array_agg(p.commit_id) AS commits, array_agg(p.number) AS numbers
+          FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(machines)s::bigint[], %(metrics)s::text[])
+               AS a(project_id, branch_id, machine_id, metric)
+    CROSS JOIN LATERAL (SELECT commit_id, number FROM projects_position
+                         WHERE branch_id = a.branch_id ORDER BY number DESC LIMIT %(window)s) p
+      GROUP BY a.project_id, a.machine_id, a.metric)
+    SELECT path.project_id, s.id, benchmark.name, found.*
+      FROM path
+      JOIN runs_series s ON s.project_id = path.project_id AND s.machine_id = path.machine_id AND s.metric = path.metric
       JOIN benchmarks_benchmark benchmark ON benchmark.id = s.benchmark_id AND benchmark.ladder = ''
 CROSS JOIN LATERAL (
         SELECT array_send(array_agg(path.numbers[array_position(path.commits, m.commit_id)] ORDER BY m.attempt_id)),

@@ -17,26 +17,37 @@ from speedtrack.projects.models import Branch
 from speedtrack.projects.releases import RELEASE
 
 MOST = 40  # releases of a project that are searched for measured ones
-# Releases by version, the highest first. On a branch other than the default one, only those that lie on it.
+FEW = 8  # measured ones: enough to find one that has the same lines
+# Releases by version, the highest first. On a branch other than the default one, only those that lie on it. They are
+# read in the order of the result, so that no more are looked for than it has; the points of each by series, not by
+# commit: a commit has the points of all other metrics and machines as well.
 RELEASES = sql("""
-    SELECT a.project_id, r.name, r.sha, r.id, found.*
+    SELECT a.project_id, measured.*
       FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[]) AS a(project_id, branch_id)
 CROSS JOIN LATERAL (
-        SELECT t.name, c.sha, c.id
-          FROM projects_tag t JOIN projects_commit c ON c.project_id = t.project_id AND c.sha = t.sha
-         WHERE t.project_id = a.project_id AND t.name ~ %(release)s
-           AND (a.branch_id IS NULL OR EXISTS (SELECT FROM projects_position p
-                                                WHERE p.branch_id = a.branch_id AND p.commit_id = c.id))
-      ORDER BY string_to_array(substring(t.name FROM %(release)s), '.')::numeric[] DESC, t.name
-         LIMIT %(most)s) r
+        SELECT ARRAY(SELECT s.id FROM unnest(%(owners)s::bigint[], %(series)s::bigint[]) s(owner, id)
+                      WHERE s.owner = a.project_id) AS series OFFSET 0) own
 CROSS JOIN LATERAL (
-        SELECT array_send(array_agg(m.series_id::bigint ORDER BY m.attempt_id)),
-               array_send(array_agg(m.value ORDER BY m.attempt_id))
-          FROM runs_measurement m
-         WHERE m.series_id = ANY (ARRAY(SELECT s.id FROM unnest(%(owners)s::bigint[], %(series)s::bigint[]) s(owner, id)
-                                         WHERE s.owner = a.project_id))
-           AND m.commit_id = r.id AND IS_CLEAN_POINT
-        HAVING count(*) > 0) found
+        SELECT r.name, r.sha, r.id, found.*
+          FROM (
+                SELECT t.name, c.sha, c.id,
+                       string_to_array(substring(t.name FROM %(release)s), '.')::numeric[] AS version
+                  FROM projects_tag t JOIN projects_commit c ON c.project_id = t.project_id AND c.sha = t.sha
+                 WHERE t.project_id = a.project_id AND t.name ~ %(release)s
+                   AND (a.branch_id IS NULL OR EXISTS (SELECT FROM projects_position p
+                                                        WHERE p.branch_id = a.branch_id AND p.commit_id = c.id))
+              ORDER BY version DESC, t.name
+                 LIMIT %(most)s) r
+    CROSS JOIN LATERAL (
+                SELECT array_send(array_agg(m.series_id::bigint ORDER BY m.attempt_id)),
+                       array_send(array_agg(m.value ORDER BY m.attempt_id))
+                  FROM unnest(own.series) AS s (id)
+            CROSS JOIN LATERAL (
+                        SELECT m.series_id, m.value, m.attempt_id FROM runs_measurement m
+                         WHERE m.series_id = s.id AND m.commit_id = r.id AND IS_CLEAN_POINT OFFSET 0) m
+                HAVING count(*) > 0) found
+      ORDER BY r.version DESC, r.name
+         LIMIT %(measured)s) measured
 """)
 
 
@@ -80,11 +91,11 @@ class ReleaseChange:
 
 
 def newest_releases(
-    series: Mapping[int, Sequence[int]], branches: Mapping[int, Branch | None]
+    series: Mapping[int, Sequence[int]], branches: Mapping[int, Branch | None], most: int = FEW
 ) -> dict[int, list[MeasuredRelease]]:
     """By project id: the releases that its series measured, the newest first. One query for all projects.
 
-    ``branches``: on which branch of each project a release must be; None: on any or none.
+    ``branches``: on which branch of each project a release must be; None: on any or none. ``most``: of a project.
     """
     parameters: dict[str, Any] = {
         "projects": list(series),
@@ -93,6 +104,7 @@ def newest_releases(
         "series": [pk for ids in series.values() for pk in ids],
         "release": f"^{RELEASE.pattern}$",
         "most": MOST,
+        "measured": most,
     }
     releases: dict[int, list[MeasuredRelease]] = defaultdict(list)
     commits: set[int] = set()

@@ -4,12 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
+from django.db import connection
 from django.db.models import Exists, OuterRef
-from django.http import QueryDict
+from django.http import Http404, QueryDict
 
 from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.lines import sql
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.judging.points import Place, SidePoint, points_at, points_to_compare
 from speedtrack.judging.sides import ComparedRow, compared_rows, total_of_rows
@@ -17,15 +19,41 @@ from speedtrack.judging.totals import Total
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import Version, version_of
 from speedtrack.reports.readings.choices import machines_of, named_or_default
-from speedtrack.runs.models import Machine, Run, Series, Status
+from speedtrack.runs.models import Machine, Series
 from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.charts.linecharts import MOST_LINES, LineChart, chart_over_names, measured_value
 from speedtrack.web.scope import metrics_of, project_or_404, usual_metric
 
 MOST_RELEASES = 200
-
+MOST_COMPARED = 1200  # comparisons of a page: with many benchmarks it has fewer releases
 
 Points = dict[str, dict[int, SidePoint]]  # of a release: by benchmark and by series
+# Of each commit: was it measured, and if not, which run of it failed last? "+ 0": by the index of the commit, in which
+# one of the first rows answers; by series, those that have ended would all be looked into.
+OUTCOMES = sql("""
+    SELECT c.id,
+           EXISTS (SELECT FROM runs_measurement m
+                    WHERE m.commit_id = c.id AND m.series_id + 0 = ANY (%(series)s::int[]) AND IS_POINT OFFSET 0),
+           failed.id, failed.error
+      FROM unnest(%(commits)s::int[]) AS c (id)
+ LEFT JOIN LATERAL (
+        SELECT r.id, r.error FROM runs_run r
+         WHERE r.commit_id = c.id AND r.machine_id = %(machine)s AND r.status = 'failed'
+      ORDER BY r.id DESC LIMIT 1) failed ON true
+""")
+# Of each benchmark, the first of these commits that one of its series measured. They are in the order of the array, so
+# that the search ends there.
+FIRST_MEASURED = """(
+    SELECT c.id FROM unnest(%({commits})s::int[]) WITH ORDINALITY AS c (id, place)
+     WHERE EXISTS (SELECT FROM unnest(b.series) AS s (id)
+                    WHERE EXISTS (SELECT FROM runs_measurement m
+                                   WHERE m.series_id = s.id AND m.commit_id = c.id AND IS_POINT OFFSET 0) OFFSET 0)
+  ORDER BY c.place LIMIT 1)"""
+REFERENCES = sql(f"""
+    SELECT b.series, {FIRST_MEASURED.format(commits="forwards")}, {FIRST_MEASURED.format(commits="backwards")}
+      FROM (SELECT array_agg(id ORDER BY id DESC) AS series
+              FROM unnest(%(series)s::int[], %(benchmarks)s::int[]) AS s (id, benchmark) GROUP BY benchmark) b
+""")  # noqa: S608 - constants
 
 
 @dataclass(frozen=True)
@@ -65,7 +93,7 @@ class ReleaseCell:
 
 @dataclass(frozen=True)
 class BenchmarkTable:
-    """All releases under one benchmark, oldest first."""
+    """The shown releases under one benchmark, oldest first."""
 
     name: str
     cells: list[ReleaseCell]
@@ -75,9 +103,9 @@ class BenchmarkTable:
         return self.cells[::-1]
 
     @property
-    def whole(self) -> ComparedRow | None:
-        """The newest measured release compared with the first."""
-        return next((cell.since_first for cell in reversed(self.cells) if cell.point), None)
+    def newest(self) -> ReleaseCell | None:
+        """The newest measured release."""
+        return next((cell for cell in reversed(self.cells) if cell.point), None)
 
 
 @dataclass(frozen=True)
@@ -91,17 +119,49 @@ class ReleaseTotal:
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """The releases that tables show, of all ``releases``: those from place ``begin`` up to ``end``."""
+
+    releases: Sequence[Release]
+    begin: int
+    end: int
+
+    @property
+    def shown(self) -> Sequence[Release]:
+        return self.releases[self.begin : self.end]
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.shown) == len(self.releases)
+
+    @property
+    def older(self) -> str:
+        """The release before which the next older ones end; empty without older ones."""
+        return self.releases[self.begin].tag if self.begin else ""
+
+    @property
+    def has_newer(self) -> bool:
+        return self.end < len(self.releases)
+
+
+@dataclass(frozen=True)
 class ReleasesPage:
+    """``chart``: of all releases; ``tables``, ``totals``: of those of the ``stretch``."""
+
     project: Project
     machines: list[Machine]
     machine: Machine | None
     metrics: list[Metric]
     metric: Metric
     choices: list[BenchmarkChoice]
-    releases: list[Release]
+    stretch: Stretch
     tables: list[BenchmarkTable]
     totals: list[ReleaseTotal]
     chart: LineChart | None
+
+    @property
+    def releases(self) -> Sequence[Release]:
+        return self.stretch.releases
 
     @property
     def benchmarks(self) -> list[str]:
@@ -112,8 +172,11 @@ class ReleasesPage:
         return [choice.name for choice in self.choices if choice.counted]
 
 
-def load(slug: str, query: QueryDict) -> ReleasesPage:
-    """The page that an address names. Raises Http404 for a name that does not exist."""
+def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
+    """The page that an address names. Raises Http404 for a name that does not exist.
+
+    ``everything``: the chosen benchmarks with all releases at once, without totals.
+    """
     project = project_or_404(slug)
     machines = machines_of(project)
     machine = named_or_default("machine", query.get("machine"), machines, "")
@@ -123,15 +186,41 @@ def load(slug: str, query: QueryDict) -> ReleasesPage:
     tags = tagged_commits(project)
     series = measured_series(project, machine, metric, [commit.pk for *_, commit in tags])
     choices = choices_of(series, query.getlist("benchmark"))
-    names = {choice.name for choice in choices if choice.chosen or choice.counted}
-    own = [entry.pk for entry in series if entry.benchmark.name in names]
-    points = points_by_release(own, [commit.pk for *_, commit in tags])
-    releases = with_outcomes(tags, machine, points)
-    tables = {table.name: table for table in tables_of(sorted(names), releases, points)}
-    chart_tables = [tables[choice.name] for choice in choices if choice.chosen]
-    totals = totals_of(metric, [tables[choice.name] for choice in choices if choice.counted])
-    chart = chart_of(metric, releases, chart_tables)
-    return ReleasesPage(project, machines, machine, metrics, metric, choices, releases, chart_tables, totals, chart)
+    chosen, counted = ([choice.name for choice in choices if getattr(choice, kind)] for kind in ("chosen", "counted"))
+    compared = chosen if everything else sorted({*chosen, *counted})
+    used = {*chosen, *counted}
+    own = {entry.pk: entry.benchmark for entry in series if entry.benchmark in used}
+    releases = with_outcomes(tags, machine, list(own))
+    stretch = whole_of(releases) if everything else stretch_of(releases, query.get("before", ""), len(counted))
+    names = {name: number for number, name in enumerate(compared)}
+    points = points_by_release({pk: names[name] for pk, name in own.items() if name in names}, stretch)
+    tables = {table.name: table for table in tables_of(compared, stretch, points)}
+    drawn = points if stretch.is_whole else values_by_release([pk for pk in own if own[pk] in chosen], releases)
+    return ReleasesPage(
+        project,
+        machines,
+        machine,
+        metrics,
+        metric,
+        choices,
+        stretch,
+        [tables[name] for name in chosen],
+        [] if everything else totals_of(metric, [tables[name] for name in counted]),
+        chart_of(metric, releases, chosen, drawn),
+    )
+
+
+def whole_of(releases: Sequence[Release]) -> Stretch:
+    return Stretch(releases, 0, len(releases))
+
+
+def stretch_of(releases: Sequence[Release], before: str, benchmarks: int) -> Stretch:
+    """The newest releases, or those before one, as many as a page may compare. Raises Http404 if there are none."""
+    tags = [release.tag for release in releases]
+    if before and before not in tags[1:]:
+        raise Http404(f"There is no release before {before!r} here.")
+    end = tags.index(before) if before else len(tags)
+    return Stretch(releases, max(0, end - max(1, MOST_COMPARED // 2 // max(1, benchmarks))), end)
 
 
 def tagged_commits(project: Project) -> list[tuple[Version, str, Commit]]:
@@ -142,28 +231,64 @@ def tagged_commits(project: Project) -> list[tuple[Version, str, Commit]]:
     return sorted(releases, key=lambda row: row[:2])[-MOST_RELEASES:]
 
 
-def measured_series(project: Project, machine: Machine | None, metric: Metric, commits: Sequence[int]) -> list[Series]:
+class MeasuredSeries(NamedTuple):
+    pk: int
+    benchmark: str
+    ladder: str
+    rung: float | None
+
+
+def measured_series(
+    project: Project, machine: Machine | None, metric: Metric, commits: Sequence[int]
+) -> list[MeasuredSeries]:
     """The series with a point of any of these commits."""
     points = lines.point_measurements().filter(series=OuterRef("pk"), commit__in=list(commits))
     rows = Series.objects.filter(Exists(points), project=project, machine=machine, metric=metric.name)
-    return list(rows.select_related("benchmark").defer("benchmark__definition"))
+    columns = rows.values_list("pk", "benchmark__name", "benchmark__ladder", "benchmark__rung")
+    return [MeasuredSeries(*row) for row in columns]
 
 
-def points_by_release(series: Sequence[int], commits: Sequence[int]) -> dict[int, Points]:
+def points_by_release(series: Mapping[int, int], stretch: Stretch) -> dict[int, Points]:
+    """By commit id, the points of the shown releases and of those that they are compared with.
+
+    ``series``: by id, a number that the series of its benchmark share.
+    """
+    shown = [Place(*place) for place in product(series, (release.commit.pk for release in stretch.shown))]
+    return grouped(points_at([*shown, *references(series, stretch)]))
+
+
+def references(series: Mapping[int, int], stretch: Stretch) -> list[Place]:
+    """The first release that each benchmark was measured with, and the last one before the shown releases."""
+    earlier = [release.commit.pk for release in stretch.releases[: stretch.begin]]
+    if not earlier:
+        return []
+    columns = {"series": list(series), "benchmarks": list(series.values())}
+    with connection.cursor() as cursor:
+        cursor.execute(REFERENCES, {**columns, "forwards": earlier, "backwards": earlier[::-1]})
+        return [Place(pk, commit) for own, *commits in cursor for pk in own for commit in {*commits} - {None}]
+
+
+def values_by_release(series: Sequence[int], releases: Sequence[Release]) -> dict[int, Points]:
+    """By commit id, the points of all releases without their samples."""
+    places = product(series, (release.commit.pk for release in releases))
+    return grouped(points_at([Place(*place) for place in places], with_samples=False))
+
+
+def grouped(points_by_place: Mapping[Place, SidePoint]) -> dict[int, Points]:
     """By commit id: its points, by benchmark and then by series."""
     points: dict[int, Points] = defaultdict(lambda: defaultdict(dict))
-    for place, point in points_at([Place(*place) for place in product(series, commits)]).items():
+    for place, point in points_by_place.items():
         points[place.commit_id][point.benchmark][place.series_id] = point
     return points
 
 
-def choices_of(series: Sequence[Series], requested_names: list[str]) -> list[BenchmarkChoice]:
+def choices_of(series: Sequence[MeasuredSeries], requested_names: list[str]) -> list[BenchmarkChoice]:
     """The measured benchmarks, rungs of ladders last, in the order of their values.
 
     By default the first few benchmarks are shown. The rungs of ladders are shown and counted only if there are no other
     benchmarks.
     """
-    benchmarks = {entry.benchmark.name: entry.benchmark for entry in series}
+    benchmarks = {entry.benchmark: entry for entry in series}
     ordered = sorted(benchmarks, key=lambda name: (benchmarks[name].ladder, benchmarks[name].rung or 0, name))
     usual = [name for name in ordered if not benchmarks[name].ladder] or ordered
     visible_names = [name for name in ordered if name in requested_names] or usual[: MOST_LINES // 2]
@@ -171,63 +296,74 @@ def choices_of(series: Sequence[Series], requested_names: list[str]) -> list[Ben
 
 
 def with_outcomes(
-    tags: list[tuple[Version, str, Commit]], machine: Machine | None, points: Mapping[int, Points]
+    tags: list[tuple[Version, str, Commit]], machine: Machine | None, series: Sequence[int]
 ) -> list[Release]:
-    """The releases that were measured, and those whose last run failed.
+    """The releases that these series measured, and those whose last run failed.
 
     Releases without runs are left out.
     """
-    failed = Run.objects.filter(commit__in=[commit for _, _, commit in tags], machine=machine, status=Status.FAILED)
-    failures = {run.commit_id: run for run in failed.order_by("pk")}
+    commits = [commit.pk for *_, commit in tags]
+    parameters = {"series": list(series), "commits": commits, "machine": machine.pk if machine else None}
+    with connection.cursor() as cursor:
+        cursor.execute(OUTCOMES, parameters)
+        outcomes = {pk: outcome for pk, *outcome in cursor}
     releases = []
     for version, tag, commit in tags:
-        run = failures.get(commit.pk)
-        if points.get(commit.pk):
+        is_measured, run_id, error = outcomes[commit.pk]
+        if is_measured:
             releases.append(Release(tag, version, commit))
-        elif run:
-            releases.append(Release(tag, version, commit, run.error.partition("\n")[0] or "failed", run.pk))
+        elif run_id:
+            releases.append(Release(tag, version, commit, error.partition("\n")[0] or "failed", run_id))
     return releases
 
 
-def tables_of(names: Sequence[str], releases: Sequence[Release], points: Mapping[int, Points]) -> list[BenchmarkTable]:
-    """All releases under each benchmark; each is compared with two others, all at once."""
-    measured = {
-        name: [release for release in releases if points.get(release.commit.pk, {}).get(name)] for name in names
+def tables_of(names: Sequence[str], stretch: Stretch, points: Mapping[int, Points]) -> list[BenchmarkTable]:
+    """The shown releases under each benchmark; each is compared with two others, all at once."""
+    with_points = [release for release in stretch.releases if release.commit.pk in points]
+    pairs = {
+        (name, release.tag): references_of(own, place)
+        for name in names
+        if (own := [release for release in with_points if name in points[release.commit.pk]])
+        for place, release in enumerate(own)
     }
-    pairs = [
-        (name, release, own[reference])
-        for name, own in measured.items()
-        for index, release in enumerate(own[1:], start=1)
-        for reference in (index - 1, 0)
-    ]
-    matched = [
-        points_to_compare(points[reference.commit.pk][name], points[release.commit.pk][name])
-        for name, release, reference in pairs
-    ]
-    rows = {
-        (name, release.tag, reference.tag): row
-        for (name, release, reference), row in zip(pairs, compared_rows(matched), strict=True)
+    shown = {release.tag: points[release.commit.pk] for release in stretch.shown if release.commit.pk in points}
+    matched = {
+        (name, tag, reference.tag): points_to_compare(points[reference.commit.pk][name], shown[tag][name])
+        for (name, tag), both in pairs.items()
+        if both and tag in shown
+        for reference in both
     }
+    rows = dict(zip(matched, compared_rows([*matched.values()]), strict=True))
     return [
-        BenchmarkTable(name, [cell_of(name, release, measured[name], points, rows) for release in releases])
+        BenchmarkTable(
+            name,
+            [
+                cell_of(name, release, shown.get(release.tag, {}).get(name), pairs.get((name, release.tag)), rows)
+                for release in stretch.shown
+            ],
+        )
         for name in names
     ]
+
+
+def references_of(measured: Sequence[Release], place: int) -> tuple[Release, Release] | None:
+    """The release before the one at this place, and the first; None for the first."""
+    return (measured[place - 1], measured[0]) if place else None
 
 
 def cell_of(
     name: str,
     release: Release,
-    measured: Sequence[Release],
-    points: Mapping[int, Points],
+    points: Mapping[int, SidePoint] | None,
+    references: tuple[Release, Release] | None,
     rows: Mapping[tuple[str, str, str], ComparedRow],
 ) -> ReleaseCell:
-    if release not in measured:
+    if not points:
         return ReleaseCell(release)
-    here = points[release.commit.pk][name]
-    index, newest = measured.index(release), here[max(here)]
-    if not index:
+    newest = points[max(points)]
+    if references is None:
         return ReleaseCell(release, newest)
-    before, first = measured[index - 1].tag, measured[0].tag
+    before, first = (reference.tag for reference in references)
     return ReleaseCell(release, newest, before, rows[name, release.tag, before], first, rows[name, release.tag, first])
 
 
@@ -249,16 +385,20 @@ def total_of_cells(metric: Metric, cells: Sequence[ReleaseCell]) -> ReleaseTotal
     )
 
 
-def chart_of(metric: Metric, releases: Sequence[Release], tables: Sequence[BenchmarkTable]) -> LineChart | None:
+def chart_of(
+    metric: Metric, releases: Sequence[Release], names: Sequence[str], points: Mapping[int, Points]
+) -> LineChart | None:
+    """The values of all releases under each of these benchmarks; of several series, those of the newest."""
     chart_lines = [
         (
-            table.name,
+            name,
             [
-                measured_value(metric, f"{cell.release.tag}, {table.name}", at, cell.point) if cell.point else None
-                for at, cell in enumerate(table.cells)
+                measured_value(metric, f"{release.tag}, {name}", at, own[max(own)]) if own else None
+                for at, release in enumerate(releases)
+                for own in (points[release.commit.pk].get(name) if release.commit.pk in points else None,)
             ],
         )
-        for table in tables
+        for name in names
     ]
     missing = [(i, f"{release.tag}: {release.failure}") for i, release in enumerate(releases) if release.failure]
     return chart_over_names(chart_lines, metric, [release.tag for release in releases], missing)

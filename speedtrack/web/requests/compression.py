@@ -1,24 +1,28 @@
-"""Compress answers that have no secret in them."""
+"""Compress answers that show no secret."""
 
 import gzip
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 from django.utils.cache import patch_vary_headers
 
-DATA = ("application/json", "application/atom+xml", "text/csv", "text/plain")
+DATA = ("application/json", "application/atom+xml", "application/openmetrics-text", "text/csv", "text/plain")
 PAGE = "text/html"
 MUCH = 50_000  # bytes
+SECRET_ARGUMENTS = {"token", "code", "key"}  # of addresses
 
 
 class Compression(GZipMiddleware):
-    """GZip for data and for the pages of visitors.
+    """GZip for data and pages, of visitors and of people who are logged in.
 
-    The length of a compressed page tells, request by request, what it has in common with a word in its address
-    (BREACH). So pages with secrets stay as they are: those of people who are logged in, and those whose address has a
-    token. Runners are near, and what they fetch is compressed already.
+    The length of a compressed page shows what it has in common with a word in its address (BREACH): whoever makes a
+    person's browser ask for one page thousands of times, with other words each time, learns a secret that stands on it.
+    So pages that show a secret are not compressed: those that no cache may keep, and those whose address has a token.
+    The other pages of a person have nothing to learn. The token of a form is masked anew by Django in each answer, and
+    so is the signature of a stream's ticket, which has the time. Other sites get no answer for a person but by opening
+    a whole page (``SameSite=Lax``), whose length varies by Django's up to 100 random bytes. Runners are near, and what
+    they fetch is compressed already.
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
@@ -50,14 +54,12 @@ def content_type(response: HttpResponseBase) -> str:
 
 
 def may_compress(request: HttpRequest, response: HttpResponseBase) -> bool:
-    is_page = content_type(response) == PAGE and not has_secrets(request)
+    is_page = content_type(response) == PAGE and not has_secret(request, response)
     return not request.path.startswith("/api/runner/") and (is_data(response) or is_page)
 
 
-def has_secrets(request: HttpRequest) -> bool:
+def has_secret(request: HttpRequest, response: HttpResponseBase) -> bool:
+    """Return whether a page shows a secret: its view says ``no-store`` then, or its address has a token."""
     match = request.resolver_match
-    return (
-        settings.SESSION_COOKIE_NAME in request.COOKIES
-        or match is None
-        or not {"token", "code"}.isdisjoint(match.kwargs)
-    )
+    is_kept = "no-store" not in response.headers.get("Cache-Control", "")
+    return not is_kept or match is None or not SECRET_ARGUMENTS.isdisjoint(match.kwargs)

@@ -49,6 +49,19 @@ def permissions_policy(get_response: GetResponse) -> GetResponse:
     return middleware
 
 
+def headers_without_page(get_response: GetResponse) -> GetResponse:
+    """Middleware that sends the headers of answers that are no pages, as the web server does with its own refusals."""
+    headers = browserheaders.without_page(settings.SECURE_HSTS_SECONDS)
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        for name, value in headers:
+            response.headers.setdefault(name, value)
+        return response
+
+    return middleware
+
+
 def reasons_of_refusals(get_response: GetResponse) -> GetResponse:
     """Middleware that gives each refusal a reason: JSON for programs, a page where the response is empty.
 

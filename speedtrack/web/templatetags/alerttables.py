@@ -12,12 +12,15 @@ from speedtrack.alerts.headlines import DirectionSummary
 from speedtrack.alerts.models import Alert, Mute
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
+from speedtrack.ground.texts.text import plain
 from speedtrack.judging.verdicts import SETTLED, look_of_change, sign_of_change, way_of
+from speedtrack.projects.mirrors.hunks import Hunk, Kind
 from speedtrack.projects.models import Project
 from speedtrack.web.addresses import alert_path, commit_path, project_path, timeline_path
 from speedtrack.web.drawing.small.excerpts import Excerpt
 from speedtrack.web.drawing.small.plots import Forest, Whisker
 from speedtrack.web.drawing.small.strips import ChangeStrip, SideStrips
+from speedtrack.web.forges import forge_of
 from speedtrack.web.pages.alerting.alert import AlertPage, Evidence
 from speedtrack.web.pages.alerting.alerts import ListedAlert
 from speedtrack.web.templatetags.show import ago, explained
@@ -25,6 +28,8 @@ from speedtrack.web.templatetags.tables import join
 from speedtrack.web.templatetags.verdicts import badge
 
 register = template.Library()
+
+SIGNED = {"+": "ins", "-": "del"}  #: elements of a hunk's lines, by their sign
 
 
 @register.simple_tag
@@ -135,6 +140,29 @@ def pair_rows(pairs: Sequence[tuple[float, float]], metric: Metric) -> SafeStrin
 
 
 @register.simple_tag
+def patch_lines(lines: Sequence[tuple[str, str]]) -> SafeString:
+    """The lines of a hunk, each with its sign, as git shows them: added and removed ones are marked up as such."""
+    rows = ((SIGNED.get(sign, "span"), sign, plain(line)) for sign, line in lines)
+    marked = format_html_join("", "<{0}>{1}{2}\n</{0}>", rows)
+    return format_html('<pre class="patch" tabindex="0"><code>{}</code></pre>', marked)
+
+
+@register.simple_tag
+def hunk_place(alert: Alert, hunk: Hunk) -> SafeString:
+    """The file and line of a hunk, linked to the forge where it is known: a deleted file as it was before."""
+    is_gone = hunk.kind == Kind.DELETED
+    line = hunk.line or hunk.before_line
+    label = plain(f"{hunk.path}:{line}" if line else hunk.path)
+    forge = forge_of(alert.project.url)
+    if forge is None or hunk.kind == Kind.SUBMODULE:
+        return format_html("{}", label)
+    sha = alert.before.sha if is_gone else alert.commit.sha
+    last = hunk.line + max(hunk.lines, 1) - 1
+    address = forge.lines(sha, hunk.path, hunk.line, last) if hunk.line else forge.file(sha, hunk.path)
+    return format_html('<a href="{}" rel="noopener">{}</a>', address, label)
+
+
+@register.simple_tag
 def evidence_rows(page: AlertPage) -> SafeString:
     """The changes of an alert, a row each: size, interval on the axis of all, line around the range, verdict."""
     alert = page.alert
@@ -147,7 +175,8 @@ def evidence_row(project: Project, around: dict[str, str], forest: Forest, evide
     query = urlencode({**around, "machine": cp.series.machine.name}, quote_via=quote)
     return format_html(
         '<tr><th scope="row"><a href="{}?{}">{}</a></th><td class="metric">{}</td><td class="number {}"><strong>{}'
-        '</strong></td><td class="plot">{}</td><td class="number soft">{}</td><td class="plot">{}</td><td>{}</td>'
+        '</strong><br><span class="soft small">{}</span></td><td class="plot">{}</td><td class="plot">{}</td>'
+        "<td>{}</td>"
         '<td class="verdict"><span class="badge {}">{}</span> <span class="small">{}</span> '
         '<span class="soft small">{}</span>{}</td></tr>',
         timeline_path(project.slug, cp.series.benchmark.name, cp.series.metric),
@@ -156,8 +185,8 @@ def evidence_row(project: Project, around: dict[str, str], forest: Forest, evide
         explained(f"metric {cp.series.metric}", cp.metric.title),
         look_of_change(cp),
         numbers.change(cp.ratio),
-        whisker(forest, evidence.whisker, way_of(cp.is_slowdown), evidence.summary),
         numbers.change_interval(cp.ratio, cp.low, cp.high),
+        whisker(forest, evidence.whisker, way_of(cp.is_slowdown), evidence.summary),
         excerpt(evidence.excerpt) if evidence.excerpt else "",
         cp.series.machine.name,
         badge(cp),

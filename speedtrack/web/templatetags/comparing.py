@@ -13,6 +13,7 @@ from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.judging.sides import ComparedRow
 from speedtrack.reports.readings.sides import NearCommit
 from speedtrack.web.addresses import commit_path, timeline_path
+from speedtrack.web.drawing.charts.linecharts import DrawnLine
 from speedtrack.web.drawing.small.plots import FOREST_WIDTH, Whisker
 from speedtrack.web.pages.compare.page import ComparePage
 from speedtrack.web.pages.releases import BenchmarkTable, ReleaseCell, ReleasesPage
@@ -122,6 +123,17 @@ def near_query(context: template.Context, side: str, near: NearCommit) -> str:
     query: QueryDict = context["request"].GET.copy()
     query[side] = near.commit.sha[:12]
     return f"?{query.urlencode()}"
+
+
+@register.simple_tag
+def line_dots(line: DrawnLine) -> SafeString:
+    """The points of a line in a chart, of which there may be hundreds."""
+    dots = "".join(
+        f'<circle class="{line.look}{" doubtful" if dot.doubtful else ""}" cx="{dot.x}" cy="{dot.y}" r="3.5">'
+        f"<title>{escape(dot.title)}</title></circle>"
+        for dot in line.dots
+    )
+    return mark_safe(dots)  # noqa: S308 - titles are escaped
 
 
 @register.simple_tag

@@ -62,15 +62,18 @@ def commit_column(grid: Grid, scope: PageScope, column: GridColumn) -> SafeStrin
 
 
 @register.simple_tag
-def grid_rows(grid: Grid, scope: PageScope, query: str) -> SafeString:
-    """The rows of a grid under the headings of their groups. ``query``: that of the timelines."""
+def grid_rows(grid: Grid, scope: PageScope, query: str, is_part: bool = False) -> SafeString:
+    """The rows of a grid under the headings of their groups. ``query``: that of the timelines.
+
+    ``is_part``: they follow the rows of the page before, whose last group may go on.
+    """
     marks = {number: " break" for number, column in enumerate(grid.commits) if column.commit.pk in grid.breaks}
-    headed = len(grid.groups) > 1
+    continued = grid.rows.continued if is_part else ""
     bodies = []
     for group, rows in grid.groups:
         head = f'<tr class="group"><th scope="rowgroup" colspan="{grid.columns}"><span>{escape(group)}</span></th></tr>'
         lines = "".join(grid_row(grid, scope.metric, row, query, marks) for row in rows)
-        bodies.append(f"<tbody>{head if headed else ''}{lines}</tbody>")
+        bodies.append(f"<tbody>{head if grid.rows.are_headed and group != continued else ''}{lines}</tbody>")
     return mark_safe("".join(bodies))  # noqa: S308 - names are escaped
 
 

@@ -22,6 +22,22 @@ def test_each_forge_has_its_own_paths(url: str, diff: str) -> None:
     assert forge.diff("a", "b") == diff
 
 
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("https://github.com/o/n", "https://github.com/o/n/blob/abc/a.c#L3-L9"),
+        ("https://gitlab.com/o/n", "https://gitlab.com/o/n/-/blob/abc/a.c#L3-9"),
+        ("https://codeberg.org/o/n", "https://codeberg.org/o/n/src/commit/abc/a.c#L3-L9"),
+        ("https://bitbucket.org/o/n", "https://bitbucket.org/o/n/src/abc/a.c#lines-3:9"),
+        ("https://git.sr.ht/~o/n", "https://git.sr.ht/~o/n/tree/abc/item/a.c#L3-9"),
+    ],
+)
+def test_each_forge_marks_lines_in_its_own_way(url: str, address: str) -> None:
+    forge = forge_of(url)
+    assert forge
+    assert forge.lines("abc", "a.c", 3, 9) == address
+
+
 def test_paths_of_files_are_quoted() -> None:
     forge = forge_of("https://github.com/o/n")
     assert forge

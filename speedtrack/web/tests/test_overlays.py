@@ -40,8 +40,9 @@ def two(db: None, settings: Any, tmp_path: Path) -> World:
 
 
 def document(client: Client, query: str = "") -> dict[str, Any]:
+    """The document, with the commits of each path where it has their places, and an entry for each gap."""
     found: dict[str, Any] = client.get(f"{LINE}.json{query}").json()
-    return found
+    return found | {"paths": [timeline_json.chart_path(path, found["commits"]) for path in found["paths"]]}
 
 
 def names(found: dict[str, Any]) -> list[str]:
@@ -71,6 +72,15 @@ def test_lines_of_several_branches_and_projects_lie_over_time(client: Client, tw
     assert [line["at"] for line in found["lines"]] == [[0, 1], [0], [0, 1]]
     assert [one["path"] for one in found["shown"]] == [0, 1, 2]
     assert document(client, "?line=:old/8.0&last=all")["paths"][1]["count"] == 3
+
+
+def test_commits_that_two_branches_share_are_sent_once(client: Client, two: World) -> None:
+    found = client.get(f"{LINE}.json?machine=kvd-m1&line=:old/8.0&last=all").json()
+    assert found["commits"]["sha"] == [sha[:12] for sha in two.shas]
+    assert [path["commits"] for path in found["paths"]] == [
+        {"at": [0, 1, 2, 3], "index": [0, 1, 2, 3]},
+        {"at": [0, 1, 2], "index": [0, 1, 4]},
+    ]
 
 
 def test_values_are_compared_with_releases_wherever_they_lie(client: Client, two: World) -> None:

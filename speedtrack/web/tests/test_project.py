@@ -15,7 +15,7 @@ from speedtrack.alerts.models import Alert, ChangePoint, SeriesSensitivity
 from speedtrack.projects.models import Tag
 from speedtrack.runs.models import Environment, Measurement, Series
 from speedtrack.runs.requests import tracking
-from speedtrack.web.pages.project import grid
+from speedtrack.web.pages.project import filters, grid
 from speedtrack.web.tests.world import CPU, World, html_of, queries, world
 
 
@@ -88,6 +88,29 @@ def test_rows_are_grouped_and_filtered_by_the_address(client: Client, kvd: World
     page = html_of(client.get("/p/kvd/?q=%3Cimg%20src=x%20onerror=alert(1)%3E"))
     assert "No benchmark matches the filter" in page and "<img src=x" not in page
     assert "show all 2" in page
+
+
+def test_a_long_grid_has_pages_with_the_same_cells(
+    client: Client, slow: tuple[World, Alert], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = slow
+    tag(made, v1_0=0, v1_1=3)
+    Measurement.objects.filter(commit=made.commit(-1), series__benchmark__name="get-p1").delete()
+    rows, measured = re.compile(r"<tr data-name=.*?</tr>"), re.compile(r'<span class="state (\w+)"')
+    whole = html_of(client.get("/p/kvd/"))
+    assert measured.findall(whole)[0] == "measured" and '<p class="pages morerows" hidden>' in whole
+    monkeypatch.setattr(grid, "MOST", 1)
+    monkeypatch.setattr(filters, "MOST", 1)
+    first, second, last = (html_of(client.get(f"/p/kvd/?page={page}")) for page in (1, 2, 99))
+    assert [rows.findall(page)[0] for page in (first, second)] == rows.findall(whole)
+    assert rows.findall(second) == rows.findall(last) and len(rows.findall(first)) == 1
+    assert measured.findall(first) == measured.findall(whole), "whichever page has the row"
+    assert "1 of 2 benchmarks" in first and 'data-more="?page=2&amp;part=rows"' in first
+    assert "Benchmarks 2 to 2 of 2" in second and 'href="?page=1#grid" rel="prev"' in second
+    part = html_of(client.get("/p/kvd/?page=2&part=rows"))
+    assert rows.findall(part) == rows.findall(second) and "<html" not in part and "<span>writes</span>" in part
+    assert names(client, "q=set") == ["set-p1"], "the filter looks for rows of all pages"
+    assert len(client.get("/p/kvd.json").json()["benchmarks"]) == 2
 
 
 def test_colours_count_in_what_a_series_shows(client: Client, slow: tuple[World, Alert]) -> None:

@@ -10,6 +10,7 @@ from django.test import Client
 from speedtrack.alerts.models import Alert
 from speedtrack.projects.models import Tag
 from speedtrack.tests import builders
+from speedtrack.web.pages import releases
 from speedtrack.web.tests.test_compare import other_environment
 from speedtrack.web.tests.world import CPU, World, html_of, queries
 
@@ -54,6 +55,31 @@ def test_the_totals_are_of_all_benchmarks(client: Client, slow: tuple[World, Ale
     assert re.search(r'<td class="number worse" data-label="worse"> ?2 ?</td>', page), (
         "both benchmarks are slower, of which one is shown"
     )
+
+
+def test_with_many_benchmarks_a_page_has_fewer_releases(
+    client: Client, slow: tuple[World, Alert], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = slow
+    tag(made, v1_0=1, v1_1=3, v1_2=6, v1_10=7)
+    whole = html_of(client.get(ADDRESS))
+    monkeypatch.setattr(releases, "MOST_COMPARED", 8)  # two releases of two benchmarks
+    rows = re.compile(r'<tr> ?<th scope="row"> ?<a href="[^"]*">([^<]*)</a> ?</th>(.*?)</tr>')
+    of_whole = dict(rows.findall(whole))
+
+    newest = html_of(client.get(ADDRESS))
+    shown = dict(rows.findall(newest))
+    assert [*shown] == ["1.10", "1.2"] and '<a href="?before=1.2#totals"' in newest
+    assert shown == {tag: of_whole[tag] for tag in shown}, "they are compared with releases of other pages"
+    older = html_of(client.get(f"{ADDRESS}?before=1.2"))
+    shown = dict(rows.findall(older))
+    assert [*shown] == ["1.1", "1.0"] and "Older releases" not in older and "Newest releases" in older
+    assert shown == {tag: of_whole[tag] for tag in shown}
+    dots = [page.count("<circle") for page in (whole, newest, older)]
+    assert len(set(dots)) == 1, "the chart has all releases"
+    assert len(client.get("/p/kvd/releases.json").json()["releases"]) == 4
+    for before in ("1.0", "nope"):
+        assert client.get(f"{ADDRESS}?before={before}").status_code == 404
 
 
 def test_the_csv_has_a_row_for_each_benchmark_and_release(client: Client, kvd: World) -> None:

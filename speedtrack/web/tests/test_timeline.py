@@ -30,8 +30,9 @@ LINE = f"/p/kvd/timeline/get-p1/{CPU}"
 
 
 def document(client: Client, query: str = "") -> dict[str, Any]:
+    """The document, with the commits of each path where it has their places, and an entry for each gap."""
     found: dict[str, Any] = client.get(f"{LINE}.json{query}").json()
-    return found
+    return found | {"paths": [timeline_json.chart_path(path, found["commits"]) for path in found["paths"]]}
 
 
 def path_of(client: Client, query: str = "") -> dict[str, Any]:
@@ -73,7 +74,7 @@ def test_the_table_of_values_comes_when_it_is_opened(client: Client, slow: tuple
 def test_the_json_has_columns(client: Client, slow: tuple[World, Alert]) -> None:
     made, alert = slow
     found = document(client)
-    assert found["schema"] == "speedtrack.timeline/3"
+    assert found["schema"] == "speedtrack.timeline/4"
     assert found["metric"] == {"name": CPU, "title": "Server CPU per request", "unit": "ns", "better": "lower"}
     (shown,), (path,), (line,) = found["shown"], found["paths"], found["lines"]
     assert (shown["machine"], shown["branch"], shown["measured"]) == ("kvd-m1", "main", 8)
@@ -177,6 +178,8 @@ def test_an_unmeasured_commit_is_a_gap_with_its_reason(client: Client, kvd: Worl
     kvd.fail("build failed: make exited with code 2")
     found = document(client)
     assert found["lines"][0]["at"] == [0, 1, 2, 3]
+    (sent,) = client.get(f"{LINE}.json").json()["paths"]
+    assert sent["gaps"][0] == {"state": "waiting", "reason": "waiting to be measured", "at": [4, 5]}
     assert found["paths"][0]["gaps"] == [
         {"at": 4, "state": "waiting", "reason": "waiting to be measured"},
         {"at": 5, "state": "waiting", "reason": "waiting to be measured"},

@@ -10,6 +10,7 @@ from django import forms
 from django.core.validators import RegexValidator
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from speedtrack.notices.channels.managing import ChannelSettings
@@ -142,6 +143,7 @@ def list_channels(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
 def add_channel(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     project = scope.project_or_404(slug)
     if kind not in FIELD_LABELS:

@@ -26,7 +26,7 @@ def releases(request: HttpRequest, slug: str) -> HttpResponse:
 def releases_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
     """The same as JSON or CSV."""
     format_or_404(form, "releases")
-    page = releases_page.load(slug, request.GET)
+    page = releases_page.load(slug, request.GET, everything=True)
     document, rows = partial(releases_page.releases_document, page), partial(releases_page.csv_rows, page)
     return values_response(form, f"{slug}-releases", document, rows)
 

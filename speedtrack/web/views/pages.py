@@ -59,6 +59,9 @@ def project(request: HttpRequest, slug: str) -> HttpResponse:
         scope = scope_of(slug, request.GET)
         context = {"project": scope.project, "begins": beginning.load(scope, is_watched=True)}
         return render(request, "web/project_begins.html", context)
+    if request.GET.get("part") == "rows":
+        scope, grid = project_page.rows_of(slug, request.GET)
+        return render(request, "web/project_rows.html", {"grid": grid, "scope": scope, "is_part": True})
     page = project_page.load(slug, request.GET)
     project = page.scope.project
     hook_url = tracking.hook_url(project) if permit_of(request).maintain else None
@@ -79,7 +82,7 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def project_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
     format_or_404(form, "a grid")
-    page = project_page.load(slug, request.GET)
+    page = project_page.load(slug, request.GET, all_rows=True)
     document = partial(project_page.project_document, page)
     return values_response(form, slug, document, partial(project_page.csv_rows, page))
 

@@ -18,7 +18,7 @@ from speedtrack.api.v1.serving.revisions import branch_given, commit_given, posi
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Position
-from speedtrack.reports.common import Id
+from speedtrack.reports.common import Id, read_columns
 from speedtrack.reports.machines import MachineDetails, machine_details, machine_documents
 from speedtrack.reports.measuring import (
     BenchmarkDocument,
@@ -117,7 +117,8 @@ def list_series(
 ) -> Page[SeriesDocument]:
     """The lines of a project's charts, the newest first."""
     rows = known_series().filter(filters.of(), project=project_or_404(request, slug))
-    return page_of(request, rows, paging, lambda series: map(SeriesDocument.of, series))
+    shown = rows.only(*read_columns(SeriesDocument))
+    return page_of(request, shown, paging, lambda series: map(SeriesDocument.of, series))
 
 
 @router.get("series/{series_id}", response=SeriesDocument, summary="Read a series")
@@ -241,7 +242,8 @@ def list_measurements(
     # By the ids of the series, so that an index finds them.
     series = Series.objects.filter(filters.of(), project=project).values_list("pk", flat=True)
     rows = known_measurements().filter(series__in=list(series), **conditions)
-    return page_of(request, rows, paging, lambda measurements: map(MeasurementDocument.of, measurements))
+    shown = rows.only(*read_columns(MeasurementDocument, "samples__values", "samples__flagged"))
+    return page_of(request, shown, paging, lambda measurements: map(MeasurementDocument.of, measurements))
 
 
 @router.get("measurements/{measurement_id}", response=MeasurementDetails, summary="Read a measurement with its trials")

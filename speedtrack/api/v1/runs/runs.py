@@ -20,6 +20,7 @@ from speedtrack.operations.performing import Done
 from speedtrack.reports.common import Id, Time, Tried
 from speedtrack.reports.operating import Outcome
 from speedtrack.reports.runs import (
+    LISTED,
     LogDocument,
     LogLine,
     Queue,
@@ -66,7 +67,8 @@ def visible_runs(request: ApiRequest) -> QuerySet[Run]:
 @router.get("runs", response=Page[RunDocument], summary="List runs of all projects")
 def list_all_runs(request: ApiRequest, paging: Query[Paging], filters: Query[RunFilters]) -> Page[RunDocument]:
     """The newest first."""
-    return page_of(request, filters.of(visible_runs(request)), paging, lambda runs: map(RunDocument.of, runs))
+    rows = filters.of(visible_runs(request)).only(*LISTED)
+    return page_of(request, rows, paging, lambda runs: map(RunDocument.of, runs))
 
 
 @router.get("projects/{slug}/runs", response=Page[RunDocument], summary="List runs of a project")
@@ -82,7 +84,7 @@ def list_runs(
     rows = filters.of(visible_runs(request).filter(project=project))
     if commit:
         rows = rows.filter(commit=commit_given(project, commit, parameter="commit"))
-    return page_of(request, rows, paging, lambda runs: map(RunDocument.of, runs))
+    return page_of(request, rows.only(*LISTED), paging, lambda runs: map(RunDocument.of, runs))
 
 
 @router.get("runs/{run_id}", response=RunDetails, summary="Read a run")

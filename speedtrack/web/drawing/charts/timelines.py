@@ -75,7 +75,7 @@ class PlotFrame:
 
 
 def timeline_svg(document: TimelineDocument, width: int, height: int, theme: str) -> str:
-    """The chart of a ``speedtrack.timeline/3``. ``theme``: light or dark. Pure: equal arguments give equal pictures."""
+    """The chart of ``chart_values``. ``theme``: light or dark. Pure: equal arguments give equal pictures."""
     colours = THEMES[theme]
     legend = legend_rows(document, width)
     values = [axis_of(document, right) for right in (False, True)]

@@ -11,9 +11,10 @@ from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, prefetch_r
 from django.http import Http404
 
 from speedtrack.alerts.headlines import DirectionSummary, headline, summaries_of
+from speedtrack.alerts.hunks.findings import hunks_of
 from speedtrack.alerts.lines import lines, spreads
 from speedtrack.alerts.lines.lines import LinePoint
-from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Mute, NoiseFloor, Verdict
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, HunkTrial, Mute, NoiseFloor, Verdict
 from speedtrack.alerts.pairs import counts, pairing
 from speedtrack.alerts.pairs.counts import FunctionTable
 from speedtrack.alerts.pairs.sizes import is_part_of
@@ -26,6 +27,7 @@ from speedtrack.judging.layouts import layout_sentences
 from speedtrack.judging.whole import WholeEffect, whole_effect_of
 from speedtrack.projects.models import Commit
 from speedtrack.reports import alerts as reports
+from speedtrack.reports.readings.lines import AlertLines, lines_of_alert
 from speedtrack.runs.models import Reason, Run
 from speedtrack.web.drawing.small.excerpts import Excerpt
 from speedtrack.web.drawing.small.plots import Forest, Whisker
@@ -97,6 +99,7 @@ class AlertPage:
     is_time_only: bool
     layouts: list[str]
     function_tables: list[FunctionTable]
+    lines: AlertLines
     narrowing: Narrowing | None
     people: list[User] = field(default_factory=list)
     merge_targets: list[Alert] = field(default_factory=list)
@@ -134,12 +137,13 @@ class AlertPage:
 
 @cache  # it takes longer to put together than to execute
 def known_alerts() -> QuerySet[Alert]:
-    """All alerts, with ``has_mutes`` and ``has_profiles``: whether the page has to look for any."""
+    """All alerts, with ``has_mutes``, ``has_profiles`` and ``has_trial``: whether the page has to look for any."""
     related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
     mutes = Mute.objects.in_force().filter(project=OuterRef("project"))
     profiled = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
-    alerts = Alert.objects.with_range().annotate(has_mutes=Exists(mutes), has_profiles=Exists(profiled))
-    return alerts.select_related(*related)
+    tried = HunkTrial.objects.filter(before=OuterRef("before"), commit=OuterRef("commit"))
+    has = {"has_mutes": Exists(mutes), "has_profiles": Exists(profiled), "has_trial": Exists(tried)}
+    return Alert.objects.with_range().annotate(**has).select_related(*related)
 
 
 def alert_or_404(pk: int) -> Alert:
@@ -167,10 +171,14 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
     benchmarks = headline_series(alert, points[0]) if by_history else {}
     line = points_around(alert, {*benchmarks, *(cp.series_id for cp in points[:MOST_EXCERPTS])})
     works = works_of(points)
-    evidence = evidence_of(alert, works, forest, shown_count, excerpts_of(alert, points[:MOST_EXCERPTS], line))
+    verdicts = verdicts_of(points, shown_count)
+    settled = {verdict.change_point_id: verdict for verdict in verdicts if verdict.answer == Verdict.Answer.DIFFERENT}
+    excerpts = excerpts_of(alert, points[:MOST_EXCERPTS], line)
+    evidence = evidence_of(alert, works, verdicts, forest, shown_count, excerpts)
     fixed_on, not_fixed_on = alert.branches_fixed() if alert.fixed_by_id else ([], [])
     worst = evidence[0] if evidence else None
     path = narrowing.path_of(alert, worst.ends if worst else None)
+    function_tables = counts.function_tables(points, settled)
     return AlertPage(
         alert=alert,
         candidates=candidates_of(alert, path),
@@ -187,8 +195,9 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
         whole=whole,
         which_moved=sentences_of(works),
         is_time_only=is_time_only(works),
-        layouts=layout_sentences(works),
-        function_tables=counts.function_tables(points),
+        layouts=layout_sentences(works, settled),
+        function_tables=function_tables,
+        lines=lines_of_alert(alert, function_tables, hunks_of(alert) if getattr(alert, "has_trial", True) else []),
         narrowing=narrowed(alert, path, worst) if worst else None,
         people=list(triage.assignable(alert)[:200]) if can_decide else [],
         merge_targets=merge_targets_of(alert) if can_decide else [],
@@ -231,8 +240,19 @@ def merge_targets_of(alert: Alert) -> list[Alert]:
     return list(neighbours.select_related("commit").order_by("-pk")[:MERGE_TARGETS])
 
 
+def verdicts_of(points: Sequence[ChangePoint], shown_count: int) -> list[Verdict]:
+    """The verdicts on the first ``shown_count`` changes, and those that settled the others, oldest first."""
+    wanted = Q(change_point__in=points[:shown_count]) | Q(change_point__in=points, answer=Verdict.Answer.DIFFERENT)
+    return list(Verdict.objects.filter(wanted).select_related("base", "commit").order_by("id"))
+
+
 def evidence_of(
-    alert: Alert, works: list[Work], forest: Forest, shown_count: int, excerpts: dict[int, Excerpt]
+    alert: Alert,
+    works: list[Work],
+    verdicts: Iterable[Verdict],
+    forest: Forest,
+    shown_count: int,
+    excerpts: dict[int, Excerpt],
 ) -> list[Evidence]:
     """The evidence of all change points, the first ``shown_count`` with their verdicts, runs and pairs.
 
@@ -240,17 +260,16 @@ def evidence_of(
     """
     points = [work.change for work in works]
     runs = {run.pk: run for cp in points[:shown_count] for run in cp.runs.all()}
-    verdicts: dict[int, list[Verdict]] = defaultdict(list)
-    answers = Verdict.objects.filter(change_point__in=points[:shown_count]).select_related("base", "commit")
-    for verdict in answers.order_by("id"):
-        verdicts[verdict.change_point_id].append(verdict)
+    by_change: dict[int, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        by_change[verdict.change_point_id].append(verdict)
     pairs_by_run = pairing.pairs_by_run(runs)
     floors = spreads.newest_floors(cp.series_id for cp in points[:shown_count])
     mutes = muting.mutes_of(points) if getattr(alert, "has_mutes", True) else {}
     evidence = []
     for index, (work, whisker) in enumerate(zip(works, forest.rows, strict=True)):
         cp = work.change
-        steps = verdicts[cp.pk]
+        steps = by_change[cp.pk] if index < shown_count else []
         ends = next((step for step in steps if step.answer == Verdict.Answer.DIFFERENT), None)
         own_runs = sorted(cp.runs.all(), key=lambda r: r.pk) if index < shown_count else []
         showing = [r for r in own_runs if ends and (r.base_id, r.commit_id) == (ends.base_id, ends.commit_id)]

@@ -14,13 +14,11 @@ from speedtrack.runs.scheduling import states
 from speedtrack.web.addresses import timeline_path
 from speedtrack.web.pages.project import grid
 from speedtrack.web.pages.project.columns import GridColumn, Mark, columns_before
-from speedtrack.web.pages.project.filters import GridFilters
+from speedtrack.web.pages.project.filters import MOST, GridFilters, page_of, pages_for
 from speedtrack.web.pages.project.grid import ShownSeries
 from speedtrack.web.pages.project.page import NEWEST_SUITE
 from speedtrack.web.pages.running.live import stream_of_queue
 from speedtrack.web.scope import PageScope, scope_of
-
-MOST = 60  # plots of one page
 
 
 @dataclass(frozen=True)
@@ -95,16 +93,6 @@ def load(slug: str, query: QueryDict) -> Board:
     plots = plots_of(scope, {pk: one for pk, one in all_series.items() if one.benchmark in of_page}, path)
     shown = [plots[name] for name in of_page if name in plots]
     return Board(scope, filters, shown, len(path), page, pages_for(names), stream_of_queue(), version)
-
-
-def pages_for(names: Sequence[str]) -> int:
-    return max(1, -(-len(names) // MOST))
-
-
-def page_of(query: QueryDict) -> int:
-    """The number of the page that an address names, 1 unless it is a sensible number."""
-    text = query.get("page", "")
-    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 5 else 1
 
 
 def ordered_names(scope: PageScope, all_series: Mapping[int, ShownSeries]) -> list[str]:

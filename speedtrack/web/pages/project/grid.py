@@ -2,14 +2,17 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from django.db import connection
+
 from speedtrack.alerts.lines import linecolumns
 from speedtrack.alerts.lines.effects import SmallestEffects
 from speedtrack.alerts.lines.linecolumns import LineColumns
+from speedtrack.alerts.lines.lines import sql
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.groups import group_by_name, groups_of
@@ -24,7 +27,7 @@ from speedtrack.web.addresses import timeline_path
 from speedtrack.web.drawing.charts.gaps import UNMEASURED, Gap, gaps_of
 from speedtrack.web.pages import releasepoints
 from speedtrack.web.pages.project.columns import GridColumn, Mark, columns_before, end_on
-from speedtrack.web.pages.project.filters import GridFilters, TagChoices
+from speedtrack.web.pages.project.filters import MOST, GridFilters, TagChoices, pages_for
 from speedtrack.web.pages.releasepoints import MeasuredRelease
 from speedtrack.web.scope import PageScope
 
@@ -32,6 +35,20 @@ SHOWN = 30  # columns of the grid: releases, then commits
 RELEASES = 5  # of them at most
 STRONG = 2  # times the smallest detectable difference, from which on a cell has the strong colour
 WINDOW = 90  # commits that sparklines are drawn from
+LISTED_COMMITS = 8  # the newest ones, which a list tells whether they were measured
+# Of series: those with points along a path, with those of its newest commits that they measured. Counted rather than
+# sought, along an array that PostgreSQL does not see: it would read series that have ended as a whole.
+OUTLINE = sql("""
+      WITH path AS MATERIALIZED (SELECT %(path)s::int[] AS commits, %(newest)s::int[] AS newest)
+    SELECT s.id, points.*
+      FROM path
+CROSS JOIN unnest(%(series)s::int[]) AS s (id)
+CROSS JOIN LATERAL (
+        SELECT array_agg(m.commit_id) FILTER (WHERE m.commit_id = ANY (path.newest))
+          FROM runs_measurement m
+         WHERE m.series_id = s.id AND m.commit_id = ANY (path.commits) AND IS_POINT
+        HAVING count(*) > 0) points
+""")
 
 
 class Cell(NamedTuple):
@@ -66,9 +83,10 @@ class BenchmarkRow:
 
 @dataclass(frozen=True)
 class Grid:
-    """The grid of a project.
+    """The grid of a project, or a page of its rows.
 
-    ``groups``: the rows under their headings; ``measured``: commits that at least one row has a value for. ``breaks``:
+    ``groups``: the rows under their headings; ``measured``: commits that at least one row has a value for, if the rows
+    are of several pages only the newest of these. ``breaks``:
     commits from which on the machine measured in another environment. ``older`` and ``newer``: where the previous and
     the next grid end (the parameter ``before``), empty if there is none. ``hidden``: the number of rows that the
     filters leave out. ``release``: the one that newest values are compared with; ``releases``: those that have a
@@ -87,11 +105,57 @@ class Grid:
     hidden: int = 0
     before: str = ""
     older: str = ""
+    rows: "PageRows" = field(default_factory=lambda: PageRows([], [], 0))
 
     @property
     def columns(self) -> int:
         """How many columns its table has."""
         return len(self.releases) + len(self.commits) + 3 + (self.release is not None)
+
+
+class PageRows(NamedTuple):
+    """Which rows are on a page. ``groups``: those of all rows, in their order; ``names``: the benchmarks of the page.
+
+    ``begin``: how many rows come before these.
+    """
+
+    groups: list[str]
+    names: list[str]
+    begin: int
+
+    @property
+    def of(self) -> int:
+        return len(self.groups)
+
+    @property
+    def first(self) -> int:
+        return self.begin + 1
+
+    @property
+    def last(self) -> int:
+        return self.begin + len(self.names)
+
+    @property
+    def previous_page(self) -> int | None:
+        return self.begin // MOST or None
+
+    @property
+    def next_page(self) -> int | None:
+        return self.begin // MOST + 2 if self.following else None
+
+    @property
+    def following(self) -> int:
+        """How many rows the next page has."""
+        return min(MOST, self.of - self.last)
+
+    @property
+    def are_headed(self) -> bool:
+        return len(set(self.groups)) > 1
+
+    @property
+    def continued(self) -> str:
+        """The group of the row before these; empty on the first page."""
+        return self.groups[self.begin - 1] if self.begin else ""
 
 
 class ShownSeries(NamedTuple):
@@ -127,8 +191,11 @@ class RowContext:
     scale: UnitScale
 
 
-def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: str) -> Grid:
-    """The grid of a scope, without ladders; it has no rows where nothing was measured yet."""
+def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: str, page: int | None = None) -> Grid:
+    """The grid of a scope, without ladders; it has no rows where nothing was measured yet.
+
+    ``page``: which of its pages; None for all rows at once.
+    """
     before = end_on(scope.branch, before)
     path = columns_before(scope, before, WINDOW)
     all_series = shown_series(scope)
@@ -136,13 +203,20 @@ def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: st
     groups, smallest = suite_settings(scope, suite)
     groups |= {name: group_by_name(name) for name in names if name not in groups}
     choices = TagChoices.of(groups, [name for name in groups if name in names])
-    series_by_id = {
+    admitted = {
         pk: series for pk, series in all_series.items() if filters.admits(series.benchmark, groups[series.benchmark])
     }
+    admitted_names = {series.benchmark for series in admitted.values()}
+    outline = read_outline(admitted, path) if page and pages_for(admitted_names) > 1 else None
+    rows = rows_of_page(groups, outline.names if outline else admitted_names, page)
+    series_by_id = {pk: series for pk, series in admitted.items() if series.benchmark in rows.names}
     by_name = lines_by_benchmark(scope, series_by_id, path)
+    if outline is None:
+        outline = outline_of(by_name, path)
+        rows = rows_of_page(groups, outline.names, None)
     newest = {name: newest_line(lines) for name, lines in by_name.items()}
-    releases = [] if before else measured_releases(scope, by_name)
-    release = release_of(newest.values(), releases)
+    releases = [] if before else measured_releases(scope, outline.series)
+    release = release_of(outline.newest.values(), releases)
     commits = path[len(releases[:RELEASES]) - SHOWN :]
     gaps = gaps_of(scope.machine, [p.pk for p in commits]) if scope.machine and commits else {}
     marks = marks_by_benchmark(commits)
@@ -152,7 +226,7 @@ def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: st
         [side for row in sides.values() for side in row.of_commits.values()],
     )
     headed: dict[str, list[BenchmarkRow]] = defaultdict(list)
-    for name in [name for name in groups if name in by_name]:
+    for name in [name for name in rows.names if name in by_name]:
         detectable = max(smallest, *(series_by_id[line.series_id].smallest for line in by_name[name]))
         scale = numbers.unit_scale(scope.metric.unit, float(newest[name].value[-1]))
         context = RowContext(scope, path, commits, releases, judgements, gaps, detectable, marks.get(name, {}), scale)
@@ -162,16 +236,59 @@ def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: st
         commits,
         list(headed.items()),
         gaps,
-        measured=measured_commits(path, by_name),
+        measured=outline.measured,
         breaks=breaks_of(series_by_id, path, by_name),
         release=release,
         releases=releases[:RELEASES][::-1],
         filters=filters,
         choices=choices,
-        hidden=len(names) - len({series.benchmark for series in series_by_id.values()}),
+        hidden=len(names) - len(admitted_names),
         before=before,
         older=commits[0].commit.sha[:12] if commits and len(path) > len(commits) else "",
+        rows=rows,
     )
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What concerns all rows, of whichever page: their benchmarks and series with points along the path.
+
+    ``newest``: of each benchmark, the series of its newest line. ``measured``: as that of the grid.
+    """
+
+    series: list[int]
+    newest: dict[str, int]
+    measured: frozenset[int]
+
+    @property
+    def names(self) -> Collection[str]:
+        return self.newest.keys()
+
+
+def outline_of(by_name: Mapping[str, list[LineColumns]], path: Sequence[GridColumn]) -> Outline:
+    """The outline of the rows that have these lines."""
+    series = [line.series_id for lines in by_name.values() for line in lines]
+    newest = {name: newest_line(lines).series_id for name, lines in by_name.items()}
+    return Outline(series, newest, measured_commits(path, by_name))
+
+
+def read_outline(series: Mapping[int, ShownSeries], path: Sequence[GridColumn]) -> Outline:
+    """The outline of more rows than a page has, without their lines. A later series has newer points."""
+    ids = [column.pk for column in path]
+    with connection.cursor() as cursor:
+        cursor.execute(OUTLINE, {"series": list(series), "path": ids, "newest": ids[-LISTED_COMMITS:]})
+        measured: dict[int, list[int] | None] = dict(sorted(cursor))
+    newest = {series[pk].benchmark: pk for pk in measured}
+    return Outline(
+        list(measured), newest, frozenset(commit for commits in measured.values() for commit in commits or ())
+    )
+
+
+def rows_of_page(groups: Mapping[str, str], names: Collection[str], page: int | None) -> PageRows:
+    """The rows of a page; of the last one if there are fewer pages. ``groups``: by name, in the order of the rows."""
+    ordered = [name for name in groups if name in names]
+    begin = (min(page, pages_for(ordered)) - 1) * MOST if page else 0
+    return PageRows([groups[name] for name in ordered], ordered[begin : begin + MOST] if page else ordered, begin)
 
 
 def shown_series(scope: PageScope) -> dict[int, ShownSeries]:
@@ -208,20 +325,19 @@ def newest_line(lines: Sequence[LineColumns]) -> LineColumns:
     return max(lines, key=lambda line: (line.at[-1], line.series_id))
 
 
-def measured_releases(scope: PageScope, by_name: Mapping[str, list[LineColumns]]) -> list[MeasuredRelease]:
-    """The releases that were measured with these lines, the newest first."""
-    if not by_name:
+def measured_releases(scope: PageScope, series: list[int]) -> list[MeasuredRelease]:
+    """The releases that these series measured, the newest first."""
+    if not series:
         return []
     branch = releasepoints.branch_of_releases(scope.branch, scope.project.default_branch)
     project = scope.project.pk
-    series = {project: [line.series_id for lines in by_name.values() for line in lines]}
-    return releasepoints.newest_releases(series, {project: branch})[project]
+    return releasepoints.newest_releases({project: series}, {project: branch})[project]
 
 
-def release_of(lines: Iterable[LineColumns], releases: Iterable[MeasuredRelease]) -> MeasuredRelease | None:
-    """The newest release that was measured with one of these lines."""
-    series = {line.series_id for line in lines}
-    return next((release for release in releases if not series.isdisjoint(release.values)), None)
+def release_of(series: Iterable[int], releases: Iterable[MeasuredRelease]) -> MeasuredRelease | None:
+    """The newest release that one of these series measured."""
+    newest = set(series)
+    return next((release for release in releases if not newest.isdisjoint(release.values)), None)
 
 
 def measured_commits(path: Sequence[GridColumn], by_name: Mapping[str, list[LineColumns]]) -> frozenset[int]:

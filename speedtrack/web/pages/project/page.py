@@ -20,12 +20,11 @@ from speedtrack.web.pages.alerting.banners import Banner, banners_of
 from speedtrack.web.pages.changes import ChangeGroup
 from speedtrack.web.pages.project import grid
 from speedtrack.web.pages.project.columns import GridColumn
-from speedtrack.web.pages.project.filters import GridFilters
+from speedtrack.web.pages.project.filters import GridFilters, page_of
 from speedtrack.web.pages.project.grid import Grid
 from speedtrack.web.pages.project.outside import Snippet, snippets
 from speedtrack.web.scope import PageScope, scope_of
 
-LISTED_COMMITS = 8
 LISTED_CHANGES = 8
 LISTED_ALERTS, BANNERS = 8, 3
 
@@ -67,12 +66,13 @@ class ProjectPage:
     snippets: list[Snippet]
 
 
-def load(slug: str, query: QueryDict) -> ProjectPage:
-    """The page. Raises Http404 for a name that does not exist, or a commit that is not on the branch."""
+def load(slug: str, query: QueryDict, all_rows: bool = False) -> ProjectPage:
+    """The page, with one page of the grid's rows or with ``all_rows``.
+
+    Raises Http404 for a name that does not exist, or a commit that is not on the branch.
+    """
     scope = scope_of(slug, query, suite_id=Subquery(NEWEST_SUITE), has_ladders=Exists(LADDERS))
-    suite_id = getattr(scope.branch, "suite_id", None)
-    suite = suite_of(suite_id) if suite_id else None
-    table = grid.load(scope, suite, GridFilters.of(query), query.get("before", ""))
+    table = grid_of(scope, query, None if all_rows else page_of(query))
     branches = [scope.branch.pk] if scope.branch else []
     change_groups = [group for groups in changes.newest_groups(branches, LISTED_CHANGES).values() for group in groups]
     ladders = getattr(scope.branch, "has_ladders", False)
@@ -89,10 +89,22 @@ def load(slug: str, query: QueryDict) -> ProjectPage:
     )
 
 
+def rows_of(slug: str, query: QueryDict) -> tuple[PageScope, Grid]:
+    """The grid alone, as ``load`` has it."""
+    scope = scope_of(slug, query, suite_id=Subquery(NEWEST_SUITE))
+    return scope, grid_of(scope, query, page_of(query))
+
+
+def grid_of(scope: PageScope, query: QueryDict, page: int | None) -> Grid:
+    suite_id = getattr(scope.branch, "suite_id", None)
+    suite = suite_of(suite_id) if suite_id else None
+    return grid.load(scope, suite, GridFilters.of(query), query.get("before", ""), page)
+
+
 def commit_rows(table: Grid, change_groups: list[ChangeGroup]) -> list[CommitRow]:
     """The newest commits of the grid, the newest first."""
     rows = []
-    for placed in reversed(table.commits[-LISTED_COMMITS:]):
+    for placed in reversed(table.commits[-grid.LISTED_COMMITS :]):
         gap = table.states.get(placed.commit.pk, UNMEASURED)
         is_measured = placed.commit.pk in table.measured
         state, reason = ("measured", "") if is_measured else (gap.state, gap.reason)

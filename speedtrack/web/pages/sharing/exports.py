@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -53,7 +54,20 @@ ROWS = sql("""
      AND (%(until)s::timestamptz IS NULL OR c.committed_at < %(until)s)
 ORDER BY p.number, b.name, s.metric, ma.name, m.id
 """)
-# Of each series the first one that is found from the head of the branch backwards.
+# Of the newest commits of a branch that were measured: the first and the last position, and the bounds of their ids.
+# And a version of all points of the project: whoever accepts or flags measurements updates their series, and each
+# version of a row has another pair of ``xmin`` and ``ctid``.
+BOUNDS = """
+  SELECT min(number), max(number) FILTER (WHERE is_measured), min(commit_id), max(commit_id), (
+           SELECT md5(string_agg(concat(s.id, s.xmin, s.ctid), ',' ORDER BY s.id))
+             FROM runs_series s WHERE s.project_id = %(project)s)
+    FROM (SELECT p.number, p.commit_id,
+                 EXISTS (SELECT FROM runs_measurement m WHERE m.commit_id = p.commit_id) AS is_measured
+            FROM projects_position p WHERE p.branch_id = %(branch)s
+        ORDER BY p.number DESC LIMIT %(recent)s) newest
+"""
+# Of each series the first one that is found from there backwards. EXISTS, so that a series that ended long ago costs
+# one look, and not one per commit.
 NEWEST = sql("""
   SELECT b.name, s.metric, ma.name, e.digest, found.*
     FROM runs_series s
@@ -62,12 +76,16 @@ NEWEST = sql("""
     JOIN runs_environment e ON e.id = s.environment_id
     CROSS JOIN LATERAL (
       SELECT m.value, c.sha
-        FROM (SELECT number, commit_id FROM projects_position WHERE branch_id = %(branch)s
-               ORDER BY number DESC LIMIT %(recent)s) p
-        JOIN runs_measurement m ON m.series_id = s.id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
+        FROM projects_position p
+        CROSS JOIN LATERAL (
+          SELECT m.value FROM runs_measurement m
+           WHERE m.series_id = s.id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT ORDER BY m.id DESC LIMIT 1) m
         JOIN projects_commit c ON c.id = p.commit_id
-    ORDER BY p.number DESC, m.id DESC LIMIT 1) found
+       WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
+    ORDER BY p.number DESC LIMIT 1) found
    WHERE s.project_id = %(project)s
+     AND EXISTS (SELECT FROM runs_measurement m
+                  WHERE m.series_id = s.id AND m.commit_id BETWEEN %(least)s AND %(most)s AND IS_CLEAN_POINT)
 ORDER BY b.name, s.metric, ma.name, s.id
 """)
 MEANING = ("unit", "better")
@@ -230,22 +248,43 @@ def document(filters: ExportFilters) -> Iterator[str]:
     yield "]}"
 
 
-class NewestValues(Collector):
-    """A gauge for each metric, with the newest clean value of each series among the newest commits of a branch."""
+@dataclass(frozen=True)
+class RecentPoints:
+    """The points of a project among the newest commits of a branch. Equal ones have equal points (``version``)."""
 
-    def __init__(self, project: Project, branch: Branch) -> None:
-        self.project, self.branch = project, branch
+    project: int
+    slug: str
+    branch: int
+    name: str
+    first: int | None
+    last: int | None
+    least: int | None
+    most: int | None
+    version: str | None
+
+    @classmethod
+    def of(cls, project: Project, branch: Branch) -> "RecentPoints":
+        with connection.cursor() as cursor:
+            cursor.execute(BOUNDS, {"project": project.pk, "branch": branch.pk, "recent": RECENT})
+            return cls(project.pk, project.slug, branch.pk, branch.name, *cursor.fetchone())
+
+
+class NewestValues(Collector):
+    """A gauge for each metric, with the newest clean value of each series among these points."""
+
+    def __init__(self, recent: RecentPoints) -> None:
+        self.recent = recent
 
     def collect(self) -> Iterator[Family]:
         with connection.cursor() as cursor:
-            cursor.execute(NEWEST, {"project": self.project.pk, "branch": self.branch.pk, "recent": RECENT})
+            cursor.execute(NEWEST, vars(self.recent))
             records = cursor.fetchall()
         labels = ["project", "branch", "benchmark", "machine", "environment", "commit"]
         families: dict[str, GaugeMetricFamily] = {}
         for benchmark, metric, machine, environment, value, sha in records:
             short = environment.removeprefix("sha256:")[:12]
             family = families.setdefault(metric, family_of(metric, labels))
-            family.add_metric([self.project.slug, self.branch.name, plain(benchmark), machine, short, sha], value)
+            family.add_metric([self.recent.slug, self.recent.name, plain(benchmark), machine, short, sha], value)
         yield from families.values()
 
 
@@ -258,6 +297,12 @@ def family_of(metric: str, labels: list[str]) -> GaugeMetricFamily:
 
 
 def openmetrics(filters: ExportFilters) -> bytes:
+    return exposition(RecentPoints.of(filters.project, filters.branch))
+
+
+@lru_cache(maxsize=20)
+def exposition(recent: RecentPoints) -> bytes:
+    """The newest values in OpenMetrics' text format; kept, because scrapers ask more often than points come."""
     registry = CollectorRegistry()
-    registry.register(NewestValues(filters.project, filters.branch))
+    registry.register(NewestValues(recent))
     return bytes(generate_latest(registry))  # type: ignore[no-untyped-call]

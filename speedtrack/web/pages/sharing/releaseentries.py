@@ -25,7 +25,7 @@ def load(project: Project) -> list[ReleaseEntry]:
     card = home.card_of(project)
     all_series = Series.objects.filter(project=project, machine__name=card.machine, metric=card.metric.name)
     series = all_series.filter(benchmark__ladder="").values_list("pk", flat=True)
-    releases = releasepoints.newest_releases({project.pk: list(series)}, {})[project.pk]
+    releases = releasepoints.newest_releases({project.pk: list(series)}, {}, releasepoints.MOST)[project.pk]
     times = dict(
         project.commits.filter(sha__in=[release.sha for release in releases]).values_list("sha", "committed_at")
     )

@@ -1,8 +1,9 @@
-"""A timeline as the document that the charts of browser and server are drawn from (``speedtrack.timeline/3``)."""
+"""A timeline as the document that the charts of browser and server are drawn from (``speedtrack.timeline/4``)."""
 
 import json
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,29 +27,37 @@ from speedtrack.web.pages.timeline.points import (
     trials_of,
 )
 
-# PostgreSQL writes the columns as JSON: turning a row per commit into JSON in Python would take too long.
+# PostgreSQL writes the columns as JSON: turning a row per commit into JSON in Python would take too long. First those
+# of all commits, each once, then of each path where its commits are among them.
 COMMIT_COLUMNS = """
-    SELECT found.document
-      FROM unnest(%(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[], %(kept)s::text[])
-           WITH ORDINALITY AS asked (branch_id, first, last, kept, place)
-CROSS JOIN LATERAL (
-    SELECT json_build_object(
-             'at', coalesce(json_agg(at), '[]'),
-             'sha', coalesce(json_agg(sha), '[]'),
-             'subject', coalesce(json_agg(subject), '[]'),
-             'author', coalesce(json_agg(author_name), '[]'),
-             'time', coalesce(json_agg(time), '[]'),
-             'unreachable', coalesce(json_agg(at) FILTER (WHERE is_gone), '[]'))::text AS document
-      FROM (SELECT p.number - asked.first AS at, left(c.sha, 12) AS sha, left(c.subject, %(subject)s) AS subject,
-                   c.author_name, extract(epoch FROM c.committed_at)::bigint AS time,
-                   c.unreachable_since IS NOT NULL AS is_gone
-              FROM (SELECT generate_series(asked.first, asked.last) AS number WHERE asked.kept IS NULL
-                    UNION ALL
-                    SELECT unnest(asked.kept::int[])) wanted
-              JOIN projects_position p ON p.branch_id = asked.branch_id AND p.number = wanted.number
-              JOIN projects_commit c ON c.id = p.commit_id
-          ORDER BY p.number) path) found
-  ORDER BY asked.place
+      WITH wanted AS MATERIALIZED (
+        SELECT asked.place, p.number - asked.first AS at, p.commit_id
+          FROM unnest(%(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[], %(kept)s::text[])
+               WITH ORDINALITY AS asked (branch_id, first, last, kept, place)
+    CROSS JOIN LATERAL (
+            SELECT number, commit_id FROM projects_position
+             WHERE branch_id = asked.branch_id AND number BETWEEN asked.first AND asked.last AND asked.kept IS NULL
+             UNION ALL
+            SELECT one.* FROM unnest(asked.kept::int[]) AS k (number)
+        CROSS JOIN LATERAL (SELECT number, commit_id FROM projects_position
+                             WHERE branch_id = asked.branch_id AND number = k.number OFFSET 0) one) p),
+           listed AS MATERIALIZED (
+        SELECT commit_id, row_number() OVER (ORDER BY min(place), min(at)) - 1 AS index FROM wanted GROUP BY commit_id)
+    SELECT 0 AS place,
+           json_build_object(
+             'sha', coalesce(json_agg(left(c.sha, 12) ORDER BY l.index), '[]'),
+             'subject', coalesce(json_agg(left(c.subject, %(subject)s) ORDER BY l.index), '[]'),
+             'author', coalesce(json_agg(c.author_name ORDER BY l.index), '[]'),
+             'time', coalesce(json_agg(extract(epoch FROM c.committed_at)::bigint ORDER BY l.index), '[]'),
+             'unreachable', coalesce(json_agg(l.index) FILTER (WHERE c.unreachable_since IS NOT NULL), '[]'))::text
+      FROM listed l JOIN projects_commit c ON c.id = l.commit_id
+ UNION ALL
+    SELECT asked.place, (
+        SELECT json_build_object('at', coalesce(json_agg(w.at ORDER BY w.at), '[]'),
+                                 'index', coalesce(json_agg(l.index ORDER BY w.at), '[]'))::text
+          FROM wanted w JOIN listed l ON l.commit_id = w.commit_id WHERE w.place = asked.place)
+      FROM unnest(%(branches)s::bigint[]) WITH ORDINALITY AS asked (branch_id, place)
+  ORDER BY place
 """
 # Above MOST_COMMITS commits, those that share one of PLACES places of the chart are drawn as their outline.
 MOST_COMMITS = 2000
@@ -76,7 +85,7 @@ class PathDocument:
 def timeline_document(overlay: Overlay, gaps: Gaps, all_points: bool = False, trials: bool = False) -> dict[str, Any]:
     """The chart's data, in columns; ``at`` counts commits from the first of a path.
 
-    The commits of a path are JSON as text, and COLUMNS of a line are arrays: ``timeline_json`` writes them as they are.
+    Commits are JSON as text, and COLUMNS of a line are arrays: ``timeline_json`` writes them as they are.
     ``gaps``: of the overlay. ``all_points``: even where a chart of their outline looks the same. ``trials``: the
     samples of each point.
     """
@@ -88,7 +97,7 @@ def timeline_document(overlay: Overlay, gaps: Gaps, all_points: bool = False, tr
     commit_arrays = [
         None if document.named is None else f"{{{','.join(map(str, document.named))}}}" for document in documents
     ]
-    commits = overlay.fetch(COMMIT_COLUMNS, kept=commit_arrays)
+    (_, commits), *commits_of_paths = overlay.fetch(COMMIT_COLUMNS, kept=commit_arrays)
     releases = releases_of(overlay)
     foreign = {
         **heading(overlay),
@@ -100,8 +109,9 @@ def timeline_document(overlay: Overlay, gaps: Gaps, all_points: bool = False, tr
         "paths": list(map(path_document, documents)),
     }
     content: dict[str, Any] = plain_values(foreign)
-    for path, (text,) in zip(content["paths"], commits, strict=True):
-        path["commits"] = plain_json(text)
+    content["commits"] = plain_json(commits)
+    for path, (_, text) in zip(content["paths"], commits_of_paths, strict=True):
+        path["commits"] = text
     content["changes"] = [change_document(overlay, change) for change in changes]
     content["lines"] = [
         line_document(overlay, document, line, samples, releases[document.number, line.series_id])
@@ -115,24 +125,34 @@ def timeline_json(document: dict[str, Any]) -> bytes:
     """A ``timeline_document`` as JSON."""
     paths = [json_object(path, commits=path["commits"]) for path in document["paths"]]
     lines = [json_object(line, **{name: numbers(line[name]) for name in COLUMNS}) for line in document["lines"]]
-    return json_object(document, paths=f"[{','.join(paths)}]", lines=f"[{','.join(lines)}]").encode()
+    texts = {"commits": document["commits"], "paths": f"[{','.join(paths)}]", "lines": f"[{','.join(lines)}]"}
+    return json_object(document, **texts).encode()
 
 
 def chart_values(document: dict[str, Any]) -> dict[str, Any]:
-    """A ``timeline_document`` of plain values: what a reader of ``timeline_json`` gets."""
-    paths = [path | {"commits": json.loads(path["commits"])} for path in document["paths"]]
+    """A ``timeline_document`` of plain values, in which each path has its own commits, and each gap an entry."""
+    commits = json.loads(document["commits"])
     lines = [
         line | {name: [value if math.isfinite(value) else None for value in line[name].tolist()] for name in COLUMNS}
         for line in document["lines"]
     ]
+    paths = [chart_path(path | {"commits": json.loads(path["commits"])}, commits) for path in document["paths"]]
     return document | {"paths": paths, "lines": lines}
+
+
+def chart_path(path: dict[str, Any], commits: dict[str, list[Any]]) -> dict[str, Any]:
+    """A path with the columns of its own commits instead of their places among all ``commits``."""
+    places = path["commits"]
+    own = {name: [commits[name][index] for index in places["index"]] for name in ("sha", "subject", "author", "time")}
+    gaps = [{**gap, "at": at} for gap in path["gaps"] for at in gap["at"]]
+    return path | {"commits": {"at": places["at"], **own}, "gaps": gaps}
 
 
 def heading(overlay: Overlay) -> dict[str, Any]:
     view = overlay.view
     metric = view.scope.metric
     return {
-        "schema": "speedtrack.timeline/3",
+        "schema": "speedtrack.timeline/4",
         "project": view.scope.project.slug,
         "benchmark": view.benchmark,
         "branch": view.branch.name,
@@ -179,8 +199,7 @@ def outlined_path(document: PathDocument, changes: Sequence[ShownChange], many: 
 
 def path_document(document: PathDocument) -> dict[str, Any]:
     path = document.path
-    without_gap = {at for line in document.columns for at in line.at.tolist()}
-    gaps = sorted((number - path.first, gap) for number, gap in document.gaps.items())
+    with_point = {at for line in document.columns for at in line.at.tolist()}
     return {
         "project": path.slug,
         "branch": path.branch.name,
@@ -188,9 +207,17 @@ def path_document(document: PathDocument) -> dict[str, Any]:
         "count": path.commits,
         "step": document.step,
         # Of the other commits without a point, it is merely known that they are not measured.
-        "gaps": [{"at": at, "state": g.state, "reason": g.reason} for at, g in gaps if at not in without_gap],
+        "gaps": gap_documents({number - path.first: gap for number, gap in document.gaps.items()}, with_point),
         "tags": document.tags,
     }
+
+
+def gap_documents(gaps: Mapping[int, Gap], with_point: Collection[int]) -> list[dict[str, Any]]:
+    """The gaps by position, those of one reason together: most commits of a long branch were left out for one."""
+    places: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for at in sorted(gaps.keys() - with_point):
+        places[gaps[at].state, gaps[at].reason].append(at)
+    return [{"state": state, "reason": reason, "at": own} for (state, reason), own in places.items()]
 
 
 def shown_document(overlay: Overlay, documents: Sequence[PathDocument], number: int) -> dict[str, Any]:

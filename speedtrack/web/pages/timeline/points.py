@@ -81,28 +81,33 @@ NOTES = """
            (SELECT coalesce(json_agg(json_build_array(number, text, id, author) ORDER BY number, id), '[]')
               FROM placed WHERE number BETWEEN %(first)s AND %(last)s)
 """
-# The measured releases. Of another branch than the default one, only those that lie on it.
+# The measured releases. Of another branch than the default one, only those that lie on it. The tags of a project are
+# read once, not for each branch and point.
 RELEASES = sql("""
-      WITH path AS MATERIALIZED (
-        SELECT asked.place, array_agg(c.id) AS commits
-          FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[])
-               WITH ORDINALITY AS asked (project_id, branch_id, place)
-          JOIN projects_project o ON o.id = asked.project_id
-          JOIN projects_branch b ON b.id = asked.branch_id
+      WITH release AS MATERIALIZED (
+        SELECT o.id AS project_id, o.default_branch, t.name, c.id AS commit_id, c.committed_at,
+               string_to_array(substring(t.name FROM %(release)s), '.')::numeric[] AS version
+          FROM projects_project o
           JOIN projects_tag t ON t.project_id = o.id AND t.name ~ %(release)s
           JOIN projects_commit c ON c.project_id = o.id AND c.sha = t.sha
-         WHERE b.name = o.default_branch
-            OR EXISTS (SELECT FROM projects_position p WHERE p.branch_id = b.id AND p.commit_id = c.id)
+         WHERE o.id = ANY (%(projects)s::bigint[])),
+           path AS MATERIALIZED (
+        SELECT asked.place, array_agg(r.commit_id) AS commits
+          FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[])
+               WITH ORDINALITY AS asked (project_id, branch_id, place)
+          JOIN projects_branch b ON b.id = asked.branch_id
+          JOIN release r ON r.project_id = asked.project_id
+         WHERE b.name = r.default_branch
+            OR EXISTS (SELECT FROM projects_position p WHERE p.branch_id = b.id AND p.commit_id = r.commit_id)
       GROUP BY asked.place)
-    SELECT path.place - 1, s.id, t.name, extract(epoch FROM c.committed_at)::bigint, m.value, m.low, m.high
+    SELECT path.place - 1, s.id, r.name, extract(epoch FROM r.committed_at)::bigint, m.value, m.low, m.high
       FROM path
       JOIN unnest(%(series)s::bigint[], %(places)s::bigint[]) AS s (id, place) ON s.place = path.place
 CROSS JOIN LATERAL (
         SELECT * FROM runs_measurement m
          WHERE m.series_id = s.id AND m.commit_id = ANY (path.commits) AND IS_CLEAN_POINT OFFSET 0) m
-      JOIN projects_commit c ON c.id = m.commit_id
-      JOIN projects_tag t ON t.project_id = c.project_id AND t.sha = c.sha AND t.name ~ %(release)s
-  ORDER BY c.committed_at, string_to_array(substring(t.name FROM %(release)s), '.')::numeric[], m.attempt_id
+      JOIN release r ON r.commit_id = m.commit_id
+  ORDER BY r.committed_at, r.version, m.attempt_id
 """)
 MOST_POINTS = 400  # whose single trials are shown
 TRIALS = sql("""

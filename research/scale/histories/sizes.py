@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 TRIALS = 5
-LARGE = 200_000  # from here on the shapes that budgets name are there in full
+LARGE = 200_000  # from here on what the budgets name is there in full
 
 
 @dataclass(frozen=True)
-class Shape:
+class Sizes:
     """``wide``: many series with the same commits. ``long``: a few series with many commits. ``small``: the rest.
 
     ``waiting`` runs wait in the queue, for commits of the wide project that are older than its measured ones.
@@ -29,11 +29,11 @@ class Shape:
     deliveries: int
 
 
-def shape_of(rows: int, seed: int) -> Shape:
+def sizes_of(rows: int, seed: int) -> Sizes:
     large = rows >= LARGE
     benchmarks, machines = (50, 5) if large else (8, 2)
     long_commits = max(60, min(10_000, rows // 100))
-    return Shape(
+    return Sizes(
         rows=rows,
         seed=seed,
         machines=8,

@@ -1,0 +1,149 @@
+"""Delta debugging: which pieces of a change explain its effect (Zeller and Hildebrandt 2002, ddmin).
+
+Pieces are numbered from 0. The growth of a set is what the whole change has more than the same change without that set:
+taking the set back saves so much. It is None if it cannot be measured, as where the rest does not compile. A set tells
+if its growth is at least SHARE of that of all pieces. The answer tells, and none of its pieces can be left out.
+
+ddmin asks only whether a set tells. Growths are numbers, mostly additive: so before it leaves out one part after the
+other, it tries the fewest parts whose growths add up, and those parts that cannot be taken back alone, together.
+Parts are cut where the keys of pieces change, first their first items: at files, then at functions, then in halves.
+"""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+Pieces = frozenset[int]
+Growths = Mapping[Pieces, float | None]
+Asking = Generator[list[Pieces], list[float | None], Pieces]  #: yields sets to measure, is sent their growths
+
+SHARE = 0.9
+FEW = 8  # so many pieces are measured one by one
+SLIGHT = 0.02  # of the whole growth: parts with less are left out where others may need each other
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the search is.
+
+    ``wanted``: sets to measure next; without any it has ended. ``smallest``: the smallest measured set that tells; None
+    if none does. ``is_minimal``: it is the answer, from which nothing can be left out.
+    """
+
+    wanted: tuple[Pieces, ...]
+    smallest: Pieces | None
+    is_minimal: bool
+
+
+def advance(keys: Sequence[tuple[str, ...]], growths: Growths, budget: int) -> Progress:
+    """Continue the search with what was measured so far. Equal growths give equal progress.
+
+    ``keys``: of each piece, in the order of the pieces: such as its file and function. ``budget``: how many sets are
+    measured in all, at most.
+    """
+    search = ddmin(keys)
+    asked = next(search)
+    while not (missing := [pieces for pieces in asked if pieces not in growths]):
+        try:
+            asked = search.send([growths[pieces] for pieces in asked])
+        except StopIteration as end:
+            return Progress((), end.value or None, bool(end.value))
+    wanted = tuple(dict.fromkeys(missing))[: max(0, budget - len(growths))]
+    return Progress(wanted, smallest_telling(growths, len(keys)), is_minimal=False)
+
+
+def smallest_telling(growths: Growths, count: int) -> Pieces | None:
+    total = growths.get(frozenset(range(count)))
+    telling = [pieces for pieces, growth in growths.items() if tells(growth, total)]
+    return min(telling, key=lambda pieces: (len(pieces), sorted(pieces)), default=None)
+
+
+def tells(growth: float | None, total: float | None) -> bool:
+    return growth is not None and bool(total) and growth / total >= SHARE  # type: ignore[operator]
+
+
+def ddmin(keys: Sequence[tuple[str, ...]]) -> Asking:
+    """Search the smallest set that tells; empty if all pieces together change nothing, or cannot be measured."""
+    everything = frozenset(range(len(keys)))
+    (total,) = yield [everything]
+    if not total:
+        return frozenset()
+    parts = [everything]
+    while any(len(part) > 1 for part in parts):
+        parts = finer(parts, keys)
+        while fewer := (yield from some_that_tell(parts, total)):
+            parts = fewer
+            if len(parts) == 1:
+                break
+    return union(parts)
+
+
+def some_that_tell(parts: list[Pieces], total: float) -> Generator[list[Pieces], list[float | None], list[Pieces]]:
+    """Some of these parts (at least two), not all, that tell together; none if all are needed."""
+    growths = yield from growths_of(parts, total)
+    for part, growth in growths.items():
+        if tells(growth, total):
+            return [part]
+    for some in guesses(parts, growths, total):
+        (growth,) = yield [union(some)]
+        if tells(growth, total):
+            return some
+    return []
+
+
+def growths_of(
+    parts: list[Pieces], total: float
+) -> Generator[list[Pieces], list[float | None], dict[Pieces, float | None]]:
+    """The growth of each part. Single pieces are all measured, larger parts only until one tells."""
+    if any(len(part) == 1 for part in parts):
+        every = yield parts
+        return dict(sorted(zip(parts, every, strict=True), key=lambda row: -((row[1] or 0.0) / total)))
+    growths: dict[Pieces, float | None] = {}
+    for part in parts:
+        (growths[part],) = yield [part]
+        if tells(growths[part], total):
+            break
+    return growths
+
+
+def guesses(parts: list[Pieces], growths: Growths, total: float) -> Iterator[list[Pieces]]:
+    """Selections of at least two parts, not all, that may tell; each once."""
+    shares = {part: growth / total for part, growth in growths.items() if growth is not None}
+    largest = sorted(shares, key=lambda part: -shares[part])
+    enough = next((n for n in range(len(largest)) if sum(shares[part] for part in largest[:n]) >= SHARE), 0)
+    refused = {part for part in parts if growths[part] is None}
+    selections = [
+        set(largest[:enough]),
+        refused and refused | {part for part in shares if shares[part] > SLIGHT},
+        *({*parts} - {part} for part in parts),
+    ]
+    tried: list[set[Pieces]] = []
+    for selection in selections:
+        if 1 < len(selection) < len(parts) and selection not in tried:
+            tried.append(selection)
+            yield [part for part in parts if part in selection]
+
+
+def finer(parts: list[Pieces], keys: Sequence[tuple[str, ...]]) -> list[Pieces]:
+    """The same pieces in smaller parts: one by one if they are few, else halves."""
+    pieces = sorted(union(parts))
+    if len(pieces) <= FEW:
+        return [frozenset([piece]) for piece in pieces]
+    return [half for part in parts for half in halves(part, keys)]
+
+
+def halves(part: Pieces, keys: Sequence[tuple[str, ...]]) -> list[Pieces]:
+    """The part, cut near its middle where the first differing items of the keys change."""
+    pieces = sorted(part)
+    if len(pieces) == 1:
+        return [part]
+    for depth in range(1, max(len(keys[piece]) for piece in pieces) + 1):
+        begins = [keys[piece][:depth] for piece in pieces]
+        cuts = [at for at in range(1, len(pieces)) if begins[at] != begins[at - 1]]
+        if cuts:
+            break
+    middle = min(cuts or range(1, len(pieces)), key=lambda at: abs(2 * at - len(pieces)))
+    return [frozenset(pieces[:middle]), frozenset(pieces[middle:])]
+
+
+def union(parts: Sequence[Pieces]) -> Pieces:
+    return frozenset().union(*parts)
