@@ -8,7 +8,7 @@ from speedtrack.ground.postgres import pgsession
 
 INDEX = "points_of_a_series"
 DENSE_BYTES = 80  # of a point in full pages
-SPARSE = 1.4  # times as much room, from which on the index is rebuilt
+SPARSE = 1.2  # times as much room, from which on the index is rebuilt
 LEAST_BYTES = 1 << 30  # smaller ones are not worth it
 IS_SPARSE = """
     SELECT pg_relation_size(oid) > greatest(%s, reltuples * %s) FROM pg_class WHERE oid = to_regclass(%s)

@@ -72,6 +72,9 @@ def rows_of_tables() -> dict[str, int]:
         for name in names:
             cursor.execute(f'SELECT count(*) FROM "{name}"')
             counts[name] = cursor.fetchone()[0]
+        if "alerts_comparisonbatch" in counts:
+            cursor.execute("SELECT sum(cardinality(series)) FROM alerts_comparisonbatch")
+            counts["alerts_commitcomparison"] = cursor.fetchone()[0]  # the rows of release 1.0
     return counts
 
 
