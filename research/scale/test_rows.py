@@ -37,7 +37,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("project-settings", "project-untrack", "metrics"),
     ),
     "faults that are being mended: strike them out then": (
-        *("releases", "releases-values", "releases-feed", "badge the change since the last release", "home"),
+        *("releases", "releases-values", "releases-feed", "home"),
         *("home-values", "project a grid of N benchmarks", "project-values", "commit N series"),
         *("commit-values N series", "timeline N commits", "timeline-values JSON, lines of N branches"),
         *("api:list_measurements N rows", "api:list_runs N rows", "openmetrics"),
