@@ -36,7 +36,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("machines", "machine-settings", "queue N waiting", "run that waits"),
         *("project-settings", "project-untrack", "metrics"),
     ),
-    "faults that are being mended: strike them out then": (
+    "known faults: they read more rows of a longer history than they show": (
         *("releases", "releases-values", "releases-feed", "home"),
         *("home-values", "project a grid of N benchmarks", "project-values", "commit N series"),
         *("commit-values N series", "timeline N commits", "timeline-values JSON, lines of N branches"),
