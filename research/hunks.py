@@ -1,7 +1,7 @@
 """Hunks on trial, tried: commits with planted work in some of their hunks, and whether these are named.
 
 python research/hunks.py SERVER [REPOSITORY] [--head HEAD] [--commits 10] [--seed 1] [--benchmark set-p1]
-                         [--kinds KIND ...] [--make ARGUMENT ...]
+                         [--kinds KIND ...] [--make ARGUMENT ...] [--real COMMIT ...]
 
 SERVER: sample, redis, valkey or memcached; REPOSITORY: its history (for the sample server: absent, it is written). Each
 commit changes five places of the sources of HEAD, drawn by lot: comments, functions that nobody calls, and, by kind,
@@ -14,7 +14,8 @@ commit changes five places of the sources of HEAD, drawn by lot: comments, funct
 
 Each is searched as by the server: the same pieces, commits and steps, built by the suite's own command in one directory
 (so that `make` builds only what changed) and counted as a run counts. Prints a row for each commit. --make: further
-arguments of the suite's build command, such as OPTIMIZATION=-O2.
+arguments of the suite's build command, such as OPTIMIZATION=-O2. --real: instead of planting, says of these commits of
+REPOSITORY which of their hunks explain what they changed.
 """
 
 from __future__ import annotations
@@ -286,6 +287,19 @@ def tried(options: argparse.Namespace, repository: Path, room: Path) -> Iterator
         yield is_right
 
 
+def show_real(options: argparse.Namespace, repository: Path, room: Path) -> None:
+    """What the trial of each commit of ``--real`` finds, against its first parent."""
+    bench = Bench(options.server, repository, room, options)
+    for revision in options.real:
+        commit, before = git(repository, "rev-parse", f"{revision}^{{commit}}", f"{revision}^1").decode().split()
+        pieces, evidence = search(bench, repository.stem, before, commit)
+        change = bench.counts.get(commit, 0) - bench.counts.get(before, 0)
+        print(f"{revision}: {change:+.1f} instructions, {len(pieces)} pieces, {len(evidence.steps)} builds")
+        print(f"  {sentence_of(evidence)}", flush=True)
+        for index in sorted(evidence.named):
+            print(f"  {index + 1}: {pieces[index].path}:{pieces[index].line} {pieces[index].header}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("server", choices=list(HOT))
@@ -296,6 +310,7 @@ def main() -> None:
     parser.add_argument("--benchmark", default="set-p1")
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
     parser.add_argument("--make", nargs="*", default=[])
+    parser.add_argument("--real", nargs="*", default=[])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="speedtrack-hunks-") as folder:
         room = Path(folder)
@@ -307,8 +322,11 @@ def main() -> None:
         repository = settings.MIRRORS / f"{options.server}.git"
         git(room, "clone", "-q", "--bare", "--shared", str(source), str(repository))
         options.head = git(repository, "rev-parse", f"{options.head}^{{commit}}").decode().strip()
-        results = list(tried(options, repository, room))
-    print(f"\n{options.server}: {sum(results)} of {len(results)} right")
+        if options.real:
+            show_real(options, repository, room)
+        else:
+            results = list(tried(options, repository, room))
+            print(f"\n{options.server}: {sum(results)} of {len(results)} right")
 
 
 if __name__ == "__main__":
