@@ -27,6 +27,7 @@ from django.db import connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from psycopg.pq import Conninfo
 
 from speedtrack.ground.postgres import databasefitness, pgsession
 from speedtrack.ground.secrets.sealed import KeyLost, SealedField
@@ -36,7 +37,7 @@ from speedtrack.processes import wheels
 Answer = TypeVar("Answer")
 SCHEMA = "speedtrack.backup/1"
 MANIFEST, DUMP, SUITES = "manifest.json", "database.dump", "suites/"
-NOT_OF_LIBPQ = {"pool", "isolation_level", "server_side_binding", "assume_role", "cursor_factory", "context"}
+OF_LIBPQ = frozenset(option.keyword.decode() for option in Conninfo.get_defaults())
 PROGRAMS_OF_DEBIAN = Path("/usr/lib/postgresql")
 CHUNK = 1024 * 1024
 # Of what takes most room, little becomes smaller by better compression: it is packed already, or fractions.
@@ -368,7 +369,7 @@ def major_of(path: str) -> int | None:
 def address() -> list[str]:
     """The arguments that name the database. The password is in the environment, which others cannot read."""
     database = pgsession.session().settings_dict
-    options = {key: value for key, value in database["OPTIONS"].items() if key not in NOT_OF_LIBPQ}
+    options = {key: value for key, value in database["OPTIONS"].items() if key in OF_LIBPQ}
     names = {"host": "HOST", "port": "PORT", "user": "USER", "dbname": "NAME"}
     connection_values = {name: database[key] for name, key in names.items() if database[key]}
     return ["--dbname", make_conninfo("", **options, **connection_values)]

@@ -386,7 +386,7 @@ def test_an_installation_can_ask_operators_for_a_second_step(ada: User, client: 
     User.objects.update(is_superuser=True)
     for address in ("/queue/", "/accounts/tokens/"):
         assert client.get(address)["Location"] == "/accounts/2fa/totp/activate/"
-    assert client.get("/api/runner/").status_code == 403
+    assert client.get("/api/v1/projects").status_code == 403
     set_up_second_step(client)
     assert client.get("/queue/").status_code == 200
     answer = client.post("/accounts/2fa/totp/deactivate/")
