@@ -7,7 +7,7 @@ import pytest
 from research.detection_eval.__main__ import MARKS, write
 from research.detection_eval.detectors import peers, tracker
 from research.detection_eval.detectors.beside import PeerScore
-from research.detection_eval.detectors.cost import CostCase, DetectionCost
+from research.detection_eval.detectors.cost import CostCase, DetectionCost, of_a_point
 from research.detection_eval.detectors.settling import Case, Narrowed, Rounds, narrowings_of, rounds_of
 from research.detection_eval.lines import noise
 from research.detection_eval.lines.datasets import SAP
@@ -152,6 +152,13 @@ def test_the_page_shows_the_short_tables_alone() -> None:
     assert "right; wrong | ≥ 98%; ≤ 1% | 95% [92%, 97%]; 0.8% [0.1%, 2.9%] |" in text
     shown = PAGE.read_text().partition(MARKS[0])[2].partition(MARKS[1])[0]
     assert headings(shown) == headings(text)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_cost_of_a_point_is_measured_on_branches_and_series_of_its_case() -> None:
+    case = CostCase(points=30, branches=2, series=3)
+    cost = of_a_point(case, seed=1)
+    assert cost.case == case and min(cost.worker_ms, cost.elapsed_ms) > 0
 
 
 def test_rates_have_exact_intervals() -> None:

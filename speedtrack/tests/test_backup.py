@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from io import StringIO
@@ -346,6 +347,17 @@ def test_a_backup_that_cannot_be_written_leaves_no_file(
         with pytest.raises(BackupError, match="another session, such as a migration"):
             back_up(tmp_path / "b.zip")
     assert {file.name for file in tmp_path.iterdir() if "b.zip" in file.name or "backup" in file.name} == set()
+
+
+def test_work_in_the_background_ends_with_a_failure_between_two_of_its_statements() -> None:
+    def work(cursor: Any) -> None:
+        time.sleep(1)  # the block fails meanwhile, and finds no statement to cancel
+        cursor.execute("SELECT pg_sleep(600)")
+
+    with psycopg.connect(url_of(connection.settings_dict["NAME"])) as link:
+        with pytest.raises(ZeroDivisionError), backup.in_background(work, link.cursor()) as future:
+            raise ZeroDivisionError
+        assert isinstance(future.exception(), psycopg.errors.QueryCanceled)
 
 
 def test_the_programs_must_be_new_enough() -> None:

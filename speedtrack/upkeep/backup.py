@@ -15,7 +15,7 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +40,7 @@ MANIFEST, DUMP, SUITES = "manifest.json", "database.dump", "suites/"
 OF_LIBPQ = frozenset(option.keyword.decode() for option in Conninfo.get_defaults())
 PROGRAMS_OF_DEBIAN = Path("/usr/lib/postgresql")
 CHUNK = 1024 * 1024
+CANCEL_S = 0.2  # between two attempts to end a statement
 # Of what takes most room, little becomes smaller by better compression: it is packed already, or fractions.
 DUMPED = ("--format=custom", "--compress=1", "--no-owner", "--no-privileges")
 LOCK_WAIT = "--lock-wait-timeout=30s"  # a migration blocks it, and must not wait for a whole dump either
@@ -120,7 +121,9 @@ def in_background(work: Callable[[Any], Answer], cursor: Any) -> Iterator[Future
         try:
             yield future
         except BaseException:
-            cursor.connection.cancel_safe()
+            while not future.cancel() and not future.done():
+                cursor.connection.cancel_safe()  # the statement that runs now: none between two of them
+                wait([future], timeout=CANCEL_S)
             raise
 
 

@@ -27,11 +27,11 @@ COPY = """
           FROM runs_measurement m, unnest(%(others)s::bigint[]) AS other (id)
          WHERE m.series_id = %(series)s AND m.commit_id = ANY (%(commits)s)
      RETURNING id, attempt_id)
-    INSERT INTO runs_sample (measurement_id, trial, value, flagged)
-    SELECT copied.id, t.trial, t.value, t.flagged
+    INSERT INTO runs_samples (measurement_id, values, flagged)
+    SELECT copied.id, t.values, t.flagged
       FROM copied
       JOIN runs_measurement m ON m.attempt_id = copied.attempt_id AND m.series_id = %(series)s
-      JOIN runs_sample t ON t.measurement_id = m.id
+      JOIN runs_samples t ON t.measurement_id = m.id
 """
 
 

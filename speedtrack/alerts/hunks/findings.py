@@ -216,7 +216,7 @@ def share_in_words(evidence: Evidence) -> str:
         return f"all of {whole} {verb}"
     if share > 1:
         amount, total = instructions_in_words(explained or 0.0), instructions_in_words(growth)
-        return f"{amount} instructions per request {verb} (of {total} in all)"
+        return f"{amount} instructions per request (of {total} in all) {verb}"
     return f"{100 * share:.0f}% of {whole} {verb}"
 
 

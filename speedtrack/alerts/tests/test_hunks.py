@@ -161,7 +161,7 @@ def test_costs_that_cancel_out_are_said(tried: Tried) -> None:
     tried.costs = {3: 100.0, 5: -37.0}
     finding = tried.until_found()
     assert [hunk.number for hunk in finding.hunks] == [3]
-    assert "+100 instructions per request come (of +6" in finding.sentence
+    assert "+100 instructions per request (of +6" in finding.sentence
 
 
 def test_a_budget_that_ends_names_what_is_left(tried: Tried, settings: Any) -> None:

@@ -265,7 +265,7 @@ def test_a_commit_measured_twice_is_one_point_of_all_its_samples(client: Client,
 def test_samples_stay_in_the_database(client: Client, kvd: World) -> None:
     with counted() as context:
         document(client)
-    assert not [q for q in context.captured_queries if "runs_sample" in q["sql"]]
+    assert not [q for q in context.captured_queries if "runs_samples" in q["sql"]]
 
 
 def test_the_points_come_from_the_index(kvd: World) -> None:
