@@ -66,7 +66,7 @@ QUERIES: dict[str, list[str]] = {
     **{key: [] for key in ("home-values", "alert-values", "run-values")},
     "commit-values": ["branch", "machine"],
     "latency-values": ["branch", "machine", "last", "commit"],
-    "project": ["branch", "machine", "metric"],
+    "project": ["branch", "machine", "metric", "tag", "q", "page", "part"],
     "board": ["branch", "machine", "metric", "q", "page", "part"],
     "pins": ["part"],
     "timeline": [
@@ -142,7 +142,7 @@ QUERIES: dict[str, list[str]] = {
     **{key: [] for key in ("codespeed-token-add", "codespeed-token-add-json")},
     "alerts-feed": ["status"],
     "all-alerts-feed": ["status"],
-    "releases": ["metric", "machine", "benchmark"],
+    "releases": ["metric", "machine", "benchmark", "before"],
     "releases-values": ["metric", "machine", "benchmark"],
     "compare": ["base_project", "base", "head", "machine", "base_machine", "metric", "verdict", "q", "benchmark"],
     "compare-values": [],
