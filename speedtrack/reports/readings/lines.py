@@ -35,6 +35,7 @@ FAILURES: tuple[tuple[type[RepositoryError], str], ...] = (
 )
 
 HunkKey = tuple[str, int]  # path and number
+TriedHunks = dict[HunkKey, list["TriedOf"]]
 
 
 class CostUnder(NamedTuple):
@@ -42,6 +43,13 @@ class CostUnder(NamedTuple):
 
     benchmark: str
     function: FunctionCost
+
+
+class TriedOf(NamedTuple):
+    """What taking a hunk back has shown for a benchmark."""
+
+    benchmark: str
+    hunk: TriedHunk
 
 
 class PlacedHunk(NamedTuple):
@@ -85,12 +93,12 @@ NO_HUNKS = HunksOfCommit((), 0, 0, (), 0)
 
 @dataclass(frozen=True)
 class ShownHunk:
-    """``costs``: those that changed most. ``tried``: what taking it back alone has shown, if that was tried."""
+    """``costs``: those that changed most. ``tried``: what taking it back alone has shown, by benchmark."""
 
     placed: PlacedHunk
     costs: list[CostUnder]
     costs_left_out: int
-    tried: TriedHunk | None
+    tried: Sequence[TriedOf]
 
     @property
     def hunk(self) -> Hunk:
@@ -98,7 +106,7 @@ class ShownHunk:
 
     @property
     def is_named(self) -> bool:
-        return self.tried is not None and self.tried.is_named
+        return any(each.hunk.is_named for each in self.tried)
 
     @property
     def lines(self) -> list[tuple[str, str]]:
@@ -135,13 +143,21 @@ def lines_of_alert(alert: Alert, tables: Sequence[FunctionTable], findings: Sequ
     if why_not := why_no_hunks(alert, tables):
         return AlertLines(findings, [], NO_HUNKS, why_not)
     costs = costs_by_name(tables)
-    tried = {(hunk.path, hunk.number): hunk for finding in findings for hunk in (*finding.others, *finding.hunks)}
-    named = frozenset(key for key, hunk in tried.items() if hunk.is_named)
+    tried = tried_by_hunk(findings)
+    named = frozenset((hunk.path, hunk.number) for finding in findings for hunk in finding.hunks)
     try:
         commit = hunks_of_commit(alert.project.slug, alert.before.sha, alert.commit.sha, tuple(costs), named)
     except RepositoryError as e:
         return AlertLines(findings, [], NO_HUNKS, failure_in_words(e))
     return AlertLines(findings, [shown(placed, costs, tried) for placed in commit.shown], commit)
+
+
+def tried_by_hunk(findings: Sequence[HunkFinding]) -> TriedHunks:
+    tried: TriedHunks = {}
+    for finding in findings:
+        for hunk in (*finding.hunks, *finding.others):
+            tried.setdefault((hunk.path, hunk.number), []).append(TriedOf(finding.benchmark, hunk))
+    return tried
 
 
 def why_no_hunks(alert: Alert, tables: Sequence[FunctionTable]) -> str:
@@ -199,9 +215,9 @@ def plain_name(symbol: str) -> str:
     return name
 
 
-def shown(placed: PlacedHunk, costs: dict[str, list[CostUnder]], tried: dict[HunkKey, TriedHunk]) -> ShownHunk:
+def shown(placed: PlacedHunk, costs: dict[str, list[CostUnder]], tried: TriedHunks) -> ShownHunk:
     own = [cost for name in placed.names for cost in costs[name]]
-    return ShownHunk(placed, own[:MOST_COSTS], max(0, len(own) - MOST_COSTS), tried.get(key_of(placed.hunk)))
+    return ShownHunk(placed, own[:MOST_COSTS], max(0, len(own) - MOST_COSTS), tried.get(key_of(placed.hunk), ()))
 
 
 def key_of(hunk: Hunk) -> HunkKey:

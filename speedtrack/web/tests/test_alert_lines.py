@@ -1,5 +1,6 @@
 """The lines that did it: the hunks of an alert's commit beside what the functions that they touch cost."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ from django.contrib.auth.models import User
 from django.core.mail import EmailMultiAlternatives
 from django.test import Client
 
+from speedtrack.alerts.hunks.findings import HunkFinding, State, TriedHunk
+from speedtrack.alerts.hunks.trials import facts_of
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.pairs.counts import FunctionCost, FunctionTable
 from speedtrack.alerts.tests.conftest import World
@@ -16,6 +19,7 @@ from speedtrack.notices import mail
 from speedtrack.notices.channels.document import message_of
 from speedtrack.notices.models import Outbox
 from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.hunks import Hunk, hunks_between
 from speedtrack.projects.models import Commit, Project
 from speedtrack.reports.readings import lines
 from speedtrack.reports.readings.lines import costs_by_name, lines_of_alert, plain_name
@@ -190,6 +194,25 @@ def test_a_commit_of_thousands_of_hunks_shows_some_and_counts_the_others(countin
     assert "4001 further hunks touch no function whose count changed" in page
     assert f"and {4001 - lines.MOST_FURTHER} more" in page
     assert len(page) < 200_000
+
+
+def test_a_hunk_that_one_benchmark_names_is_marked_whatever_the_next_one_names(alert: Alert) -> None:
+    pieces = hunks_between(alert.project.slug, alert.before.sha, alert.commit.sha)[:2]
+    findings = [found(f"get-{at}", pieces, named=at) for at in (0, 1)]
+    tables = [FunctionTable("get-0", "serve", 1.0, 2.0, [FunctionCost("hash", 1.0, 2.0)])]
+    shown = lines_of_alert(alert, tables, findings).hunks
+    assert [(one.hunk.path, one.hunk.number) for one in shown if one.is_named] == [(p.path, p.number) for p in pieces]
+    assert {(each.benchmark, each.hunk.instructions) for each in shown[0].tried} == {("get-0", 9.0), ("get-1", 0.0)}
+
+
+def found(benchmark: str, pieces: Sequence[Hunk], named: int) -> HunkFinding:
+    """That one of these hunks explains all of a benchmark's change, each taken back alone."""
+    tried = [
+        TriedHunk(**facts_of(piece), text="", is_named=at == named, instructions=9.0 * (at == named), refusal="")
+        for at, piece in enumerate(pieces)
+    ]
+    others = tuple(hunk for hunk in tried if not hunk.is_named)
+    return HunkFinding(benchmark, State.FOUND, "", 9.0, 9.0, (tried[named],), others, len(pieces), 3, 24)
 
 
 def test_copies_of_a_function_are_one_and_names_are_those_of_the_source() -> None:
