@@ -48,7 +48,7 @@ from research.noise import LocalRunner  # noqa: E402
 from research.planted_history import git, write_commit  # noqa: E402
 from runners.sample import write_history  # noqa: E402
 from speedtrack.alerts.hunks import trials  # noqa: E402
-from speedtrack.alerts.hunks.findings import Evidence, sentence_of  # noqa: E402
+from speedtrack.alerts.hunks.findings import HunkEvidence, sentence_of  # noqa: E402
 from speedtrack.alerts.models import HunkStep, HunkTrial  # noqa: E402
 from speedtrack.projects.mirrors import hunks  # noqa: E402
 from speedtrack.projects.mirrors.hunks import Hunk  # noqa: E402
@@ -106,7 +106,7 @@ class Files:
 
 
 def plant(files: Files, server: str, kind: str, rng: Random) -> tuple[str, str]:
-    """The commit before and the planted one, of this kind."""
+    """Plant a change of this kind. Return the ids of its parent and of itself."""
     hot, before = list(HOT[server]), files.head
     loop, calls = LOOP.format(TURNS), "one" if kind == "one" else "two"
     if kind in ("helper", "signature"):
@@ -238,16 +238,16 @@ class Unbuildable(Exception):
     """A commit does not build; the message is the compiler's."""
 
 
-def search(bench: Bench, slug: str, before: str, commit: str) -> tuple[list[Hunk], Evidence]:
+def search(bench: Bench, slug: str, before: str, commit: str) -> tuple[list[Hunk], HunkEvidence]:
     """What the trial of a commit's hunks shows, by the server's own steps."""
     pieces = hunks.hunks_between(slug, before, commit)
     trial = HunkTrial(pieces=list(map(trials.facts_of, pieces)))
     steps: list[HunkStep] = []
-    while wanted := trials.wanted_sets([Evidence(trial, steps, bench.benchmark)]):
+    while wanted := trials.wanted_sets([HunkEvidence(trial, steps, bench.benchmark)]):
         for indexes in wanted:
             steps.append(step_of(bench, slug, (before, commit), pieces, sorted(indexes)))
     trial.ended_at = timezone.now()
-    return pieces, Evidence(trial, steps, bench.benchmark)
+    return pieces, HunkEvidence(trial, steps, bench.benchmark)
 
 
 def step_of(bench: Bench, slug: str, ends: tuple[str, str], pieces: list[Hunk], indexes: list[int]) -> HunkStep:

@@ -14,7 +14,7 @@ from django.test import Client
 
 from research.scale.costs.pages import PERSONAL, Page, Subject, client_of, other_pages, pages_of_projects
 from research.scale.costs.work import undone
-from research.scale.shapes.extents import SMALL, Extent
+from research.scale.shapes.extents import SMALL, ShapeExtent
 from research.scale.shapes.parts import PARTS, SHAPES, write_shape
 from speedtrack.tests.plans import Reading, readings_of
 
@@ -57,7 +57,7 @@ def test_no_page_reads_more_rows_of_a_longer_history(suites: None) -> None:
     assert not unforeseen, "\n\n".join(unforeseen)
 
 
-def rows_by_page(extents: Mapping[str, Extent]) -> dict[str, list[Reading]]:
+def rows_by_page(extents: Mapping[str, ShapeExtent]) -> dict[str, list[Reading]]:
     """What each statement of each page reads in a database of all parts, as large as that."""
     with undone():
         write_shape(SHAPES["kind"], extents, seed=1)

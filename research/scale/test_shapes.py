@@ -12,7 +12,7 @@ from research.scale.costs.work import undone
 from research.scale.growth import DOCUMENT
 from research.scale.marks import read_part
 from research.scale.shapes import worst
-from research.scale.shapes.extents import FULL, FULL_ROWS, Extent, extents_of
+from research.scale.shapes.extents import FULL, FULL_ROWS, ShapeExtent, extents_of
 from research.scale.shapes.parts import PARTS, SHAPES, write_shape
 from research.scale.test_bench import page_cost
 from speedtrack.accounts.models import Role
@@ -21,11 +21,11 @@ from speedtrack.projects.models import Project
 from speedtrack.runs.models import Measurement, Run, Samples, Series, Status
 
 TINY = {
-    "branches": Extent(commits=30, tags=4, benchmarks=2, branches=4),
-    "grid": Extent(commits=30, tags=3, benchmarks=3, metrics=3, environments=3),
-    "outside": Extent(commits=5, benchmarks=3, machines=2),
-    "people": Extent(commits=30, benchmarks=1, machines=1, projects=4, people=3),
-    "away": Extent(commits=30, machines=2),
+    "branches": ShapeExtent(commits=30, tags=4, benchmarks=2, branches=4),
+    "grid": ShapeExtent(commits=30, tags=3, benchmarks=3, metrics=3, environments=3),
+    "outside": ShapeExtent(commits=5, benchmarks=3, machines=2),
+    "people": ShapeExtent(commits=30, benchmarks=1, machines=1, projects=4, people=3),
+    "away": ShapeExtent(commits=30, machines=2),
 }
 
 

@@ -69,7 +69,7 @@ def test_other_hosts_are_called_by_the_modules_that_check_addresses_only() -> No
 
 
 def test_each_call_by_httpx_says_how_long_it_waits() -> None:
-    """Its default of 5 s is too long for a person and too short for a busy machine."""
+    """The default of httpx, 5 s, is too short on a busy machine and too long for a person who waits."""
     verbs = {"get", "post", "put", "patch", "delete", "head", "options", "request", "stream", "Client", "AsyncClient"}
     silent = []
     for file in (

@@ -132,7 +132,7 @@ def viewers_of_logs() -> WorkCost:
 
 
 def crowd_of_tabs(dearest: str, tabs: int = crowd.TABS, count: int = crowd.BESIDE) -> WorkCost:
-    """Claims beside a visitor with many tabs of the dearest page, and a scraper each second."""
+    """Claims while a visitor loads the most expensive page in many tabs and a scraper calls each second."""
     crowded = crowd.crowd(dearest, ["/metrics", reverse("openmetrics", args=["wide"])], tabs, count)
     what = f"claim beside {tabs} tabs of {dearest.partition('?')[0]} and a scraper each second"
     slowest = max(crowded.beside.clock_ms)

@@ -7,7 +7,7 @@ BREADTH = ("benchmarks", "branches", "projects")  # grow with the number of meas
 
 
 @dataclass(frozen=True)
-class Extent:
+class ShapeExtent:
     """Of a project, or of each of its ``projects``. ``commits`` and ``tags`` are its history: they grow with time."""
 
     commits: int
@@ -20,33 +20,33 @@ class Extent:
     projects: int = 1
     people: int = 0
 
-    def longer(self, times: float) -> "Extent":
+    def longer(self, times: float) -> "ShapeExtent":
         """The same after another length of time."""
         return replace(self, commits=max(20, round(self.commits * times)), tags=round(self.tags * times))
 
-    def narrower(self, share: float) -> "Extent":
+    def narrower(self, share: float) -> "ShapeExtent":
         """A share of everything that is large at once."""
         return replace(self, **{name: max(1, round(getattr(self, name) * share)) for name in BREADTH})
 
 
 FULL = {
-    "branches": Extent(commits=20_000, tags=200, benchmarks=8, branches=120),
-    "grid": Extent(commits=600, tags=200, benchmarks=300, metrics=6, environments=3),
-    "outside": Extent(commits=24, benchmarks=500, machines=3),
-    "people": Extent(commits=60, projects=40, people=10),
-    "away": Extent(commits=15_000, machines=4),
+    "branches": ShapeExtent(commits=20_000, tags=200, benchmarks=8, branches=120),
+    "grid": ShapeExtent(commits=600, tags=200, benchmarks=300, metrics=6, environments=3),
+    "outside": ShapeExtent(commits=24, benchmarks=500, machines=3),
+    "people": ShapeExtent(commits=60, projects=40, people=10),
+    "away": ShapeExtent(commits=15_000, machines=4),
 }
 #: Wide enough that every page has what it shows, and longer than what pages show of a history at once.
 SMALL = {
-    "branches": Extent(commits=250, tags=8, benchmarks=2, machines=1, branches=6),
-    "grid": Extent(commits=250, tags=8, benchmarks=4, environments=3),
-    "outside": Extent(commits=250, benchmarks=3, machines=1),
-    "people": Extent(commits=250, benchmarks=1, machines=1, projects=4, people=3),
-    "away": Extent(commits=250),
+    "branches": ShapeExtent(commits=250, tags=8, benchmarks=2, machines=1, branches=6),
+    "grid": ShapeExtent(commits=250, tags=8, benchmarks=4, environments=3),
+    "outside": ShapeExtent(commits=250, benchmarks=3, machines=1),
+    "people": ShapeExtent(commits=250, benchmarks=1, machines=1, projects=4, people=3),
+    "away": ShapeExtent(commits=250),
 }
 
 
-def extents_of(rows: int) -> dict[str, Extent]:
+def extents_of(rows: int) -> dict[str, ShapeExtent]:
     """Those of a database of about so many measurements. Beyond the full breadth only the histories are longer."""
     share = rows / FULL_ROWS
     breadth = min(1.0, share**0.5)

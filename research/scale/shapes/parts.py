@@ -19,7 +19,7 @@ from research.scale.histories.sizes import TRIALS
 from research.scale.histories.suites import write_suite
 from research.scale.histories.world import METRICS, Story, make_machines, make_story
 from research.scale.shapes import repository
-from research.scale.shapes.extents import Extent
+from research.scale.shapes.extents import ShapeExtent
 from speedtrack.accounts import members
 from speedtrack.accounts.models import Role
 from speedtrack.outside import document, taking
@@ -41,7 +41,7 @@ OUTSIDE_METRICS = {"time": ("s", 0.5), "memory": ("bytes", 5e7)}  # their units 
 class Source:
     """What a part is made from: how much, random numbers, the end of its history, the next ids."""
 
-    extent: Extent
+    extent: ShapeExtent
     rng: np.random.Generator
     now: datetime
     taken: Ids
@@ -56,13 +56,13 @@ class Part:
     person: str = ""
 
 
-def new_story(slug: str, extent: Extent) -> Story:
+def new_story(slug: str, extent: ShapeExtent) -> Story:
     """A project without commits, with a suite and machines of its own."""
     (story,) = new_stories(slug, [slug], extent)
     return story
 
 
-def new_stories(suite: str, slugs: Sequence[str], extent: Extent) -> list[Story]:
+def new_stories(suite: str, slugs: Sequence[str], extent: ShapeExtent) -> list[Story]:
     """Projects without commits that share a suite and machines."""
     write_suite(Path(settings.SUITES), suite, extent.benchmarks)
     machines = make_machines(extent.machines, f"{suite}-m")
@@ -186,7 +186,7 @@ def fill_away(source: Source) -> None:
     runs.make_waiting(source.taken, story, story.machines, source.extent.commits * len(machines), source.now)
 
 
-def unmeasured_story(slug: str, extent: Extent) -> Story:
+def unmeasured_story(slug: str, extent: ShapeExtent) -> Story:
     story = new_story(slug, extent)
     Series.objects.filter(project=story.project).delete()
     return story
@@ -203,7 +203,7 @@ PARTS = {
 SHAPES = {"kind": tuple(PARTS), **{name: (name,) for name in PARTS}}
 
 
-def write_shape(names: Sequence[str], extents: Mapping[str, Extent], seed: int) -> None:
+def write_shape(names: Sequence[str], extents: Mapping[str, ShapeExtent], seed: int) -> None:
     """Write these parts, each with its own random numbers and ids behind those of the parts before it."""
     now = commits.today()
     for number, name in enumerate(names):

@@ -7,13 +7,13 @@ from datetime import datetime
 from pathlib import Path
 
 from research.scale.histories.commits import AUTHORS, time_of, version
-from research.scale.shapes.extents import Extent
+from research.scale.shapes.extents import ShapeExtent
 
 OWN_SHARE = 600  # a branch has one commit of its own for so many of the default branch
 LEAST_OWN = 3
 
 
-def make_repository(path: Path, extent: Extent, now: datetime) -> None:
+def make_repository(path: Path, extent: ShapeExtent, now: datetime) -> None:
     """A bare repository in place of what is at ``path``, with its default branch ``main``."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
@@ -25,12 +25,12 @@ def run_git(path: Path, *arguments: str, content: str = "") -> None:
     subprocess.run(["git", "-C", str(path), *arguments], input=content.encode(), check=True)
 
 
-def branch_names(extent: Extent) -> list[str]:
+def branch_names(extent: ShapeExtent) -> list[str]:
     """Those beside the default branch."""
     return [f"release-{number}" for number in range(1, extent.branches)]
 
 
-def stream(extent: Extent, now: datetime) -> Iterator[str]:
+def stream(extent: ShapeExtent, now: datetime) -> Iterator[str]:
     """What git's fast-import reads. Branches and tags begin evenly over the default branch."""
     count = extent.commits
     for number in range(count):

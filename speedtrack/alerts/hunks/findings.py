@@ -13,7 +13,7 @@ from speedtrack.alerts.pairs.counts import LEAST
 from speedtrack.benchmarks import numbers
 from speedtrack.projects.mirrors.hunks import name_of
 from speedtrack.stats.comparing import delta
-from speedtrack.stats.comparing.delta import Pieces, Progress
+from speedtrack.stats.comparing.delta import Pieces, SearchProgress
 
 MOST_HUNKS = 20  # of a finding: a budget that ends early leaves thousands
 NAMED = 3  # more hunks than this are not named one by one in a sentence
@@ -80,7 +80,7 @@ class HunkFinding:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class HunkEvidence:
     """What the steps of a trial have shown about one benchmark."""
 
     trial: HunkTrial
@@ -103,12 +103,12 @@ class Evidence:
         return self.growths.get(frozenset(range(len(self.pieces))))
 
     @cached_property
-    def progress(self) -> Progress:
+    def progress(self) -> SearchProgress:
         """How far the search is. Without a change of instructions, or with one piece, nothing is searched."""
         if len(self.pieces) == 1:
-            return Progress((), frozenset([0]), is_minimal=True)
+            return SearchProgress((), frozenset([0]), is_minimal=True)
         if self.growth is not None and abs(self.growth) < LEAST:
-            return Progress((), None, is_minimal=False)
+            return SearchProgress((), None, is_minimal=False)
         keys = [(piece["path"], piece["header"]) for piece in self.pieces]
         return delta.advance(keys, self.growths, settings.HUNK_BUILDS)
 
@@ -142,19 +142,22 @@ def findings_of(trial: HunkTrial) -> list[HunkFinding]:
     return [finding_of(each) for each in sorted(evidence, key=lambda each: -abs(each.growth or 0.0))]
 
 
-def evidence_of(trial: HunkTrial) -> list[Evidence]:
+def evidence_of(trial: HunkTrial) -> list[HunkEvidence]:
     """The evidence about each benchmark of a trial."""
     steps = list(trial.steps.order_by("pk"))
-    return [Evidence(trial, steps, name) for name in trial.benchmark_set.names]
+    return [HunkEvidence(trial, steps, name) for name in trial.benchmark_set.names]
 
 
-def finding_of(evidence: Evidence) -> HunkFinding:
+def finding_of(evidence: HunkEvidence) -> HunkFinding:
     refusals = {step.pieces[0]: step.refusal for step in evidence.steps if len(step.pieces) == 1}
+    is_under_way = evidence.state in (State.WAITING, State.RUNNING)  # and so it is for all benchmarks of the trial
     tried = [tried_hunk(evidence, index, refusals.get(index, "")) for index in range(len(evidence.pieces))]
     return HunkFinding(
         benchmark=evidence.benchmark,
         state=evidence.state,
-        sentence=f"{evidence.benchmark}: {sentence_of(evidence)}",
+        sentence=sentence_of(evidence).capitalize()
+        if is_under_way
+        else f"{evidence.benchmark}: {sentence_of(evidence)}",
         growth=evidence.growth,
         explained=evidence.growths.get(evidence.named),
         hunks=tuple(hunk for hunk in tried if hunk.is_named)[:MOST_HUNKS],
@@ -165,7 +168,7 @@ def finding_of(evidence: Evidence) -> HunkFinding:
     )
 
 
-def tried_hunk(evidence: Evidence, index: int, refusal: str) -> TriedHunk:
+def tried_hunk(evidence: HunkEvidence, index: int, refusal: str) -> TriedHunk:
     return TriedHunk(
         **evidence.pieces[index],
         text=evidence.trial.texts.get(str(index), ""),
@@ -175,7 +178,7 @@ def tried_hunk(evidence: Evidence, index: int, refusal: str) -> TriedHunk:
     )
 
 
-def sentence_of(evidence: Evidence) -> str:
+def sentence_of(evidence: HunkEvidence) -> str:
     """What is known, as the end of a sentence."""
     builds = f"{len(evidence.steps)} build{'s' * (len(evidence.steps) != 1)}"
     if evidence.state == State.WAITING:
@@ -195,7 +198,7 @@ def sentence_of(evidence: Evidence) -> str:
     return f"{share} from {names}"
 
 
-def why_impossible(evidence: Evidence) -> str:
+def why_impossible(evidence: HunkEvidence) -> str:
     if evidence.trial.note:
         return f"its hunks were not tried: {evidence.trial.note}"
     if evidence.growth is None:
@@ -206,7 +209,7 @@ def why_impossible(evidence: Evidence) -> str:
     return f"the budget of {settings.HUNK_BUILDS} builds ended before fewer hunks than all of them explained the change"
 
 
-def share_in_words(evidence: Evidence) -> str:
+def share_in_words(evidence: HunkEvidence) -> str:
     """How much of the change is explained, with the verb: ``all of +63 instructions per request come``."""
     growth, explained = evidence.growth or 0.0, evidence.growths.get(evidence.named)
     share = (explained or 0.0) / growth
@@ -226,7 +229,7 @@ def instructions_in_words(growth: float) -> str:
 
 
 def names_of(pieces: Sequence[Mapping[str, Any]]) -> str:
-    """The pieces as a part of a sentence: each by its name if they are few, else their files."""
+    """The names of the pieces, for a sentence: each if there are at most NAMED, else the names of their files."""
     names = [name_of(piece["path"], piece["kind"], piece["number"], piece["count"]) for piece in pieces]
     if len(names) <= NAMED:
         return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -23,7 +23,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from speedtrack.alerts.hunks.commits import commit_without
-from speedtrack.alerts.hunks.findings import MOST_HUNKS, Evidence, HunkFinding, State, evidence_of, findings_of
+from speedtrack.alerts.hunks.findings import MOST_HUNKS, HunkEvidence, HunkFinding, State, evidence_of, findings_of
 from speedtrack.alerts.lines.trouble import DATABASE_AWAY
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, HunkStep, HunkTrial
 from speedtrack.alerts.pairs import pairing
@@ -146,7 +146,7 @@ def why_not_countable(trial: HunkTrial) -> str:
     return "" if is_in_service else f"{trial.machine} is not in service"
 
 
-def wanted_sets(evidence: Sequence[Evidence]) -> list[Pieces]:
+def wanted_sets(evidence: Sequence[HunkEvidence]) -> list[Pieces]:
     """The sets to count next, for any of the benchmarks, within what is left of the budget."""
     wanted = dict.fromkeys(pieces for each in evidence for pieces in each.progress.wanted)
     left = settings.HUNK_BUILDS - len(evidence[0].steps) if evidence else 0

@@ -44,7 +44,7 @@ class AlertQuerySet(models.QuerySet["Alert"]):
         return self.with_range().filter(**single)
 
     def naming_lately(self) -> "AlertQuerySet":
-        """Confirmed open alerts of the last days that name a commit and are not muted: what it did is looked into."""
+        """Confirmed open alerts of the last days that name a commit and are not muted."""
         named = self.naming_one().open().filter(status=Alert.Status.CONFIRMED, muted=False)
         return named.filter(created__gt=Now() - LATELY)
 

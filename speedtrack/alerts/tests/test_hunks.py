@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from speedtrack.alerts.hunks import commits, trials
-from speedtrack.alerts.hunks.findings import Evidence, HunkFinding, State, hunks_of, names_of, sentence_of
+from speedtrack.alerts.hunks.findings import HunkEvidence, HunkFinding, State, hunks_of, names_of, sentence_of
 from speedtrack.alerts.models import Alert, AlertEvent, HunkStep, HunkTrial
 from speedtrack.alerts.triage import triage
 from speedtrack.notices import mail
@@ -293,12 +293,12 @@ def test_a_retired_machine_counts_nothing_more(tried: Tried) -> None:
     assert HunkTrial.objects.get().note == "m1 is not in service"
 
 
-def evidence(growths: dict[tuple[int, ...], float], count: int, **changes: Any) -> Evidence:
+def evidence(growths: dict[tuple[int, ...], float], count: int, **changes: Any) -> HunkEvidence:
     """What steps with these growths show about a commit with so many hunks of a.c, in a trial that has ended."""
     facts = {"path": "a.c", "kind": "hunk", "count": count, "line": 1, "before_line": 1, "header": ""}
     trial = HunkTrial(pieces=[facts | {"number": at + 1} for at in range(count)], ended_at=timezone.now(), **changes)
     steps = [HunkStep(pieces=list(pieces), growths={"get": growth}) for pieces, growth in growths.items()]
-    return Evidence(trial, steps, "get")
+    return HunkEvidence(trial, steps, "get")
 
 
 SENTENCES = [

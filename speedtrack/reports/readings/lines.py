@@ -129,6 +129,11 @@ class AlertLines:
         return "" if self.why_not else self.commit.sentence
 
     @property
+    def trial_sentences(self) -> list[str]:
+        """What hunks on trial have shown so far; the same is said once."""
+        return list(dict.fromkeys(f"{finding.sentence}." for finding in self.findings))
+
+    @property
     def results(self) -> list[str]:
         """What hunks on trial have shown, or how many touch changed functions: sentences; empty if neither helps."""
         shown_by_trial = [f"{finding.sentence}." for finding in self.findings if finding.state == State.FOUND]

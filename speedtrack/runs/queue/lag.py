@@ -58,7 +58,7 @@ SELECT b.id, branch.is_watched, head.number, facts.is_done, facts.is_news
 """
 
 
-class Change(NamedTuple):
+class BranchChange(NamedTuple):
     """What a look has seen of a branch.
 
     ``head``: the position that is to be measured, if any. ``is_done``: it has been. ``is_news``: another one was
@@ -89,13 +89,13 @@ def look() -> None:
     """
     with connection.cursor() as cursor:
         cursor.execute(CHANGED, {"every_s": LOOK_EVERY.total_seconds()})
-        changes = [Change(*row) for row in cursor.fetchall()]
+        changes = [BranchChange(*row) for row in cursor.fetchall()]
     branches = Branch.objects.select_related("project").in_bulk([change.branch for change in changes])
     for change in changes:
         update(branches[change.branch], change)
 
 
-def update(branch: Branch, change: Change) -> None:
+def update(branch: Branch, change: BranchChange) -> None:
     if change.is_done:
         set_awaited(branch, None, "it is measured again" if change.is_watched else "it is no longer tracked")
     elif change.is_news:

@@ -6,7 +6,7 @@ if its growth is at least SHARE of that of all pieces. The answer tells, and non
 
 ddmin asks only whether a set tells. Growths are numbers, mostly additive: so before it leaves out one part after the
 other, it tries the fewest parts whose growths add up, and those parts that cannot be taken back alone, together.
-Parts are cut where the keys of pieces change, first their first items: at files, then at functions, then in halves.
+A part is cut between two files if it has several, else between two functions, else in the middle.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ SLIGHT = 0.02  # of the whole growth: parts with less are left out where others 
 
 
 @dataclass(frozen=True)
-class Progress:
+class SearchProgress:
     """How far the search is.
 
     ``wanted``: sets to measure next; without any it has ended. ``smallest``: the smallest measured set that tells; None
@@ -34,7 +34,7 @@ class Progress:
     is_minimal: bool
 
 
-def advance(keys: Sequence[tuple[str, ...]], growths: Growths, budget: int) -> Progress:
+def advance(keys: Sequence[tuple[str, ...]], growths: Growths, budget: int) -> SearchProgress:
     """Continue the search with what was measured so far. Equal growths give equal progress.
 
     ``keys``: of each piece, in the order of the pieces: such as its file and function. ``budget``: how many sets are
@@ -46,9 +46,9 @@ def advance(keys: Sequence[tuple[str, ...]], growths: Growths, budget: int) -> P
         try:
             asked = search.send([growths[pieces] for pieces in asked])
         except StopIteration as end:
-            return Progress((), end.value or None, bool(end.value))
+            return SearchProgress((), end.value or None, bool(end.value))
     wanted = tuple(dict.fromkeys(missing))[: max(0, budget - len(growths))]
-    return Progress(wanted, smallest_telling(growths, len(keys)), is_minimal=False)
+    return SearchProgress(wanted, smallest_telling(growths, len(keys)), is_minimal=False)
 
 
 def smallest_telling(growths: Growths, count: int) -> Pieces | None:

@@ -1,4 +1,4 @@
-"""Delta debugging finds the smallest set that explains a change, as trying all sets does, within its budget."""
+"""Delta debugging finds the set that a search through all sets finds, and keeps to its budget."""
 
 from collections.abc import Callable
 from itertools import combinations
@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speedtrack.stats.comparing import delta
-from speedtrack.stats.comparing.delta import Pieces, Progress
+from speedtrack.stats.comparing.delta import Pieces, SearchProgress
 
 Measure = Callable[[Pieces], float | None]
 
 
 def searched(
     keys: list[tuple[str, ...]], measure: Measure, budget: int = 10_000
-) -> tuple[Progress, dict[Pieces, float | None]]:
+) -> tuple[SearchProgress, dict[Pieces, float | None]]:
     """Search until nothing is wanted. Each set is wanted once, and none beyond the budget."""
     growths: dict[Pieces, float | None] = {}
     while wanted := (progress := delta.advance(keys, growths, budget)).wanted:
@@ -67,7 +67,7 @@ def test_pieces_that_only_act_together_are_found_together(count: int) -> None:
         return 63.0 if {1, count - 1} <= pieces else 0.0
 
     progress, _ = searched(keys_of(count, files=3), measure)
-    assert progress == Progress((), frozenset({1, count - 1}), is_minimal=True)
+    assert progress == SearchProgress((), frozenset({1, count - 1}), is_minimal=True)
 
 
 @pytest.mark.parametrize("count", [4, 6, 12])
@@ -102,7 +102,7 @@ def test_of_4000_pieces_few_are_left_after_24_sets(piece: int, within: int) -> N
     keys, measure = keys_of(4000, files=300), sums({piece: 63.0})
     progress, _ = searched(keys, measure, budget=24)
     assert progress.smallest is not None and piece in progress.smallest and len(progress.smallest) <= within
-    assert searched(keys, measure, budget=28)[0] == Progress((), frozenset({piece}), is_minimal=True)
+    assert searched(keys, measure, budget=28)[0] == SearchProgress((), frozenset({piece}), is_minimal=True)
 
 
 @given(st.integers(0, 30), st.sets(st.integers(0, 39), min_size=1, max_size=3))
@@ -110,7 +110,7 @@ def test_a_budget_that_ends_leaves_the_smallest_set_so_far(budget: int, causes: 
     progress, growths = searched(keys_of(40, files=4), sums(dict.fromkeys(causes, 21.0)), budget)
     assert len(growths) <= budget
     if budget == 0:
-        assert progress == Progress((), None, is_minimal=False)
+        assert progress == SearchProgress((), None, is_minimal=False)
     else:
         assert progress.smallest is not None and causes <= progress.smallest
 
@@ -118,7 +118,7 @@ def test_a_budget_that_ends_leaves_the_smallest_set_so_far(budget: int, causes: 
 @pytest.mark.parametrize("total", [None, 0.0])
 def test_nothing_is_searched_without_a_change(total: float | None) -> None:
     progress, growths = searched(keys_of(5), lambda pieces: total)
-    assert progress == Progress((), None, is_minimal=False) and len(growths) == 1
+    assert progress == SearchProgress((), None, is_minimal=False) and len(growths) == 1
 
 
 def test_parts_are_cut_at_files_then_at_functions_then_anywhere() -> None:

@@ -258,7 +258,7 @@ def points_by_release(series: Mapping[int, int], stretch: Stretch) -> dict[int, 
 
 
 def references(series: Mapping[int, int], stretch: Stretch) -> list[Place]:
-    """The first release that each benchmark was measured with, and the last one before the shown releases."""
+    """Two releases of each benchmark: the first that has it, and the newest that is older than those shown."""
     earlier = [release.commit.pk for release in stretch.releases[: stretch.begin]]
     if not earlier:
         return []
