@@ -203,7 +203,9 @@ def load(project: Project) -> SettingsPage:
     queued_runs = Run.objects.filter(project=project, status=Status.QUEUED, canary=None)
     calls = project.deliveries.order_by("-pk").values_list("received_at", flat=True)
     branches = project.branches.annotate(total=Window(Count("pk"))).select_related("head")
-    listed = list(branches.order_by("-tracked", F("deleted_at").asc(nulls_first=True), "name")[:MOST_BRANCHES])
+    listed: list[Any] = list(
+        branches.order_by("-tracked", F("deleted_at").asc(nulls_first=True), "name")[:MOST_BRANCHES]
+    )
     former_until = project.former_hook_secret_until if hooks.former_is_valid(project) else None
     return SettingsPage(
         branches=listed,
