@@ -81,8 +81,7 @@ def list_runs(
 ) -> Page[RunDocument]:
     """The newest first."""
     project = project_or_404(request, slug)
-    # As a range, and ordered by it: else all runs of other projects that are newer may be read before the first one.
-    rows = filters.of(Run.objects.filter(project__gte=project, project__lte=project))
+    rows = filters.of(Run.objects.newest_first(project.pk))
     if commit:
         rows = rows.filter(commit=commit_given(project, commit, parameter="commit"))
     return page_of(request, rows, paging, lambda runs: map(RunDocument.of, runs), columns=LISTED, within=["project_id"])
