@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
@@ -67,12 +68,32 @@ class Document(BaseModel):
 
         A field without a mark is the attribute of its name, or has its default. Fields that are ``given`` are not read.
         """
-        read = {name: source.read(row) for name, source in sources(cls).items() if name not in given}
-        return cls(**read, **given)
+        return cls(**{name: read(row) for name, read in readers(cls).items() if name not in given}, **given)
 
     def named(self) -> dict[str, Any]:
         """The document as values of JSON, with its schema."""
         return {"schema": self.SCHEMA, **self.model_dump(mode="json")}
+
+
+@cache
+def readers(document: type[Document]) -> dict[str, Callable[[Any], Any]]:
+    """How each field of a document is read from a row."""
+    return {name: reader_of(source) for name, source in sources(document).items()}
+
+
+def reader_of(source: From | Filled) -> Callable[[Any], Any]:
+    """``read`` of this source; where a whole path can be read, by C, since documents have many fields."""
+    if isinstance(source, Filled) or callable(source.source):
+        return source.read
+    get = attrgetter(source.source)
+
+    def read(row: Any) -> Any:
+        try:
+            return get(row)
+        except AttributeError:  # a part of the path is None, or lacks an attribute
+            return source.read(row)
+
+    return read
 
 
 @cache

@@ -1,6 +1,7 @@
 """Exports of points: files for programs, views for other programs of the database, and the newest values."""
 
 import csv
+import gzip
 import json
 import math
 import re
@@ -141,6 +142,16 @@ def test_rows_are_in_the_order_of_names_and_say_what_is_odd(measured: World, cli
     assert (flagged["value"], flagged["high"], flagged["low"]) == (None, None, first.low)
     assert flagged["flags"] == ["noisy", "cpu"] and flagged["run"] == first.attempt.run_id
     assert [line["value"] for line in lines].count(1e-7) == 1
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "ndjson"])
+def test_an_export_is_compressed_while_it_is_sent(measured: World, client: Client, form: str) -> None:
+    address = f"/p/kvd/export.{form}"
+    answer = client.get(address, headers={"accept-encoding": "gzip"})
+    assert answer.headers["Content-Encoding"] == "gzip" and "Content-Length" not in answer.headers
+    content = answer.getvalue()
+    assert gzip.decompress(content).decode() == text_of(client, address)
+    assert len(content) < len(text_of(client, address)) / 4
 
 
 def test_a_token_reads_exports_of_a_private_project(measured: World, client: Client) -> None:

@@ -118,7 +118,10 @@ class PointColumns(NamedTuple):
         ranks = np.array([series[pk].rank if pk in series else 0 for pk in self.series.tolist()])
         order = np.lexsort((self.ids, ranks))
         order = order[ranks[order] > 0]
-        return PointColumns(*(column[order] for column in self[:7]), self.flags, self.times)
+        return self._replace(**{name: getattr(self, name)[order] for name in NUMBERS})
+
+
+NUMBERS = PointColumns._fields[:-2]
 
 
 class Form(NamedTuple):
@@ -203,9 +206,13 @@ def is_chosen(filters: ExportFilters) -> bool:
 
 def points_of(commits: Sequence[int], series: Mapping[int, ChosenSeries], only_these: bool) -> dict[int, PointColumns]:
     """By commit id: its points in these series. ``only_these``: there are others."""
-    is_outside = any(one.is_outside for one in series.values())
-    columns = {"commits": list(commits), "series": list(series), "all": not only_these, "outside": is_outside}
-    return {commit: columns_of(row).in_order_of(series) for commit, *row in fetch(POINTS, columns)}
+    parameters = {
+        "commits": list(commits),
+        "series": list(series) if only_these else [],
+        "all": not only_these,
+        "outside": any(one.is_outside for one in series.values()),
+    }
+    return {commit: columns_of(row).in_order_of(series) for commit, *row in fetch(POINTS, parameters)}
 
 
 class RowWriter:
@@ -256,9 +263,8 @@ def ends_of(filters: ExportFilters) -> tuple[int, int]:
 
 def columns_of(row: Sequence[Any]) -> PointColumns:
     *encoded, flags, timed, times = row
-    return PointColumns(
-        *map(array_of, encoded), json.loads(flags or "{}"), dict(zip(timed or (), times or (), strict=True))
-    )
+    own_times = dict(zip(timed or (), times or (), strict=True))
+    return PointColumns._make([*map(array_of, encoded), json.loads(flags or "{}"), own_times])
 
 
 def commit_of(row: Sequence[Any], form: Form) -> dict[str, Any]:
