@@ -35,6 +35,7 @@ from speedtrack.web.pages.sharing.releaseentries import ReleaseEntries, ReleaseE
 from speedtrack.web.requests.permissions import access_of
 
 LISTED = 30  # changes
+LONGEST_NAME = 250  # as Tag.name
 CERTAIN = ("confirmed", "history")
 NO_XML = dict.fromkeys((0xFFFE, 0xFFFF))  # not allowed in XML, nor are control characters, which ``plain`` replaces
 
@@ -221,7 +222,7 @@ def changes_feed(request: HttpRequest, slug: str) -> HttpResponse:
 def releases_feed(request: HttpRequest, slug: str) -> HttpResponse:
     project = scope.project_or_404(slug)
     before = request.GET.get("before", "")
-    if before and version_of(before) is None:
+    if before and (len(before) > LONGEST_NAME or version_of(before) is None):
         raise Http404(f"There is no release before {before[:80]!r}: give a version such as 2.1.0.")
     return ReleasesFeed(project, releaseentries.load(project, before))(request)
 
