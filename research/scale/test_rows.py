@@ -28,6 +28,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "timeline-values JSON, N commits x N machines",
     ),
     "their lists, or windows of days, hold more than the short history": (
+        *("releases", "releases-values", "releases-feed"),
         *("alerts", "alerts-feed", "alerts-values", "all-alerts", "all-alerts-feed", "all-alerts-values"),
         *("api:list_alerts N rows", "api:list_change_points N rows", "changes-feed", "machine", "machine-values"),
         *("search words of subjects", "search-values words of subjects", "search-values a sha"),
@@ -37,13 +38,12 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("project-settings", "project-untrack", "metrics"),
     ),
     "known faults: they read more rows of a longer history than they show": (
-        *("releases", "releases-values", "releases-feed", "home"),
-        *("home-values", "project a grid of N benchmarks", "project-values", "commit N series"),
+        *("home", "home-values", "project a grid of N benchmarks", "project-values", "commit N series"),
         *("commit-values N series", "timeline N commits", "timeline-values JSON, lines of N branches"),
         *("api:list_measurements N rows", "api:list_runs N rows", "openmetrics"),
     ),
     "faults: a range of dates, the beginning of a sha, or the newest run reads the history whole": (
-        *("export N commits", "timeline-why", "takes"),
+        *("timeline-why", "takes"),
     ),
 }
 EXCEPTIONS = {page for pages in REASONS.values() for page in pages}
