@@ -24,7 +24,7 @@ GROWTH, SLACK = 1.5, 200  # then a statement may read so many times the rows, an
 REASONS: dict[str, tuple[str, ...]] = {
     "they show the whole history, or as much as was asked for": (
         *("api:read_points the API's JSON, N commits", "timeline N commits x N machines", "gains", "all-gains"),
-        *("export N commits",),
+        "export N commits",
         *(f"timeline-values {form}, N commits" for form in ("CSV", "JSON", "SVG")),
         "timeline-values JSON, N commits x N machines",
     ),
@@ -43,7 +43,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("commit-values N series", "timeline N commits", "timeline-values JSON, lines of N branches"),
         *("api:list_measurements N rows", "api:list_runs N rows", "openmetrics"),
     ),
-    "faults: the beginning of a sha, or the newest run reads the history whole": (*("timeline-why", "takes"),),
+    "faults: the beginning of a sha, or the newest run reads the history whole": ("timeline-why", "takes"),
 }
 EXCEPTIONS = {page for pages in REASONS.values() for page in pages}
 
