@@ -24,10 +24,12 @@ GROWTH, SLACK = 1.5, 200  # then a statement may read so many times the rows, an
 REASONS: dict[str, tuple[str, ...]] = {
     "they show the whole history, or as much as was asked for": (
         *("api:read_points the API's JSON, N commits", "timeline N commits x N machines", "gains", "all-gains"),
+        "export N commits",
         *(f"timeline-values {form}, N commits" for form in ("CSV", "JSON", "SVG")),
         "timeline-values JSON, N commits x N machines",
     ),
     "their lists, or windows of days, hold more than the short history": (
+        *("releases", "releases-values", "releases-feed"),
         *("alerts", "alerts-feed", "alerts-values", "all-alerts", "all-alerts-feed", "all-alerts-values"),
         *("api:list_alerts N rows", "changes-feed", "machine", "machine-values"),
         *("search words of subjects", "search-values words of subjects", "search-values a sha"),
@@ -37,14 +39,11 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("project-settings", "project-untrack", "metrics"),
     ),
     "known faults: they read more rows of a longer history than they show": (
-        *("releases", "releases-values", "releases-feed", "home"),
-        *("home-values", "project a grid of N benchmarks", "project-values", "commit N series"),
+        *("home", "home-values", "project a grid of N benchmarks", "project-values", "commit N series"),
         *("commit-values N series", "timeline N commits", "timeline-values JSON, lines of N branches"),
         *("api:list_measurements N rows", "api:list_change_points N rows", "openmetrics"),
     ),
-    "faults: a range of dates, the beginning of a sha, or the newest run reads the history whole": (
-        *("export N commits", "timeline-why", "takes"),
-    ),
+    "faults: the beginning of a sha, or the newest run reads the history whole": ("timeline-why", "takes"),
 }
 EXCEPTIONS = {page for pages in REASONS.values() for page in pages}
 

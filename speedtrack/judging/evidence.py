@@ -102,7 +102,6 @@ class Wanted(StrEnum):
 
     STORED = "stored"  #: by what detection stored
     EITHER = "either"  #: by their points where nothing is stored
-    OWN_POINTS = "own points"  #: by points that the caller has where nothing is stored
 
 
 # All that judgements rest on, in one query, as each page judges. Of the heads of sides: the stored answers by commit

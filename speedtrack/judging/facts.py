@@ -1,7 +1,7 @@
 """What the sentence of a commit is made of: its series, the judgements on them, its change points and its runs."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -104,27 +104,33 @@ class CommitFacts:
         ]
 
 
-def facts_of(commits: Collection[int], only_watched: bool = True, with_progress: bool = True) -> dict[int, CommitFacts]:
+def facts_of(
+    commits: Collection[int],
+    judged_too: Callable[[CommitFacts], Collection[int]] = lambda facts: (),
+    with_progress: bool = True,
+) -> dict[int, CommitFacts]:
     """The facts that the summaries of these commits state.
 
-    ``only_watched``: no other series is judged. ``with_progress``: also how far runs are, and why others wait.
+    ``judged_too``: which series of a commit are judged besides those that are watched. ``with_progress``: also how far
+    runs are, and why others wait.
     """
     facts: dict[int, CommitFacts] = defaultdict(CommitFacts)
-    read_series(commits, facts, only_watched)
+    read_series(commits, facts, judged_too)
     for change in changes_of(commits):
         facts[(change.alert or change).commit_id].changes.append(change)
     read_runs([pk for pk in commits if not facts[pk].series], facts, with_progress)
     return facts
 
 
-def read_series(commits: Collection[int], facts: dict[int, CommitFacts], only_watched: bool) -> None:
+def read_series(
+    commits: Collection[int], facts: dict[int, CommitFacts], judged_too: Callable[[CommitFacts], Collection[int]]
+) -> None:
     """Add the series of these commits, and the judgements on them."""
     points = lines.point_measurements().filter(commit__in=commits)
     rows = points.values_list("commit", *(f"series__{column}" for column in COLUMNS)).distinct()
     for commit, *names, undetected_since, visible, within in rows.order_by("series"):
         facts[commit].series.append(SeriesAtCommit._make((*names, undetected_since is not None, visible, within)))
-    every = (series for own in facts.values() for series in own.series)
-    wanted = {series.series_id for series in every if series.is_watched or not only_watched}
+    wanted = {pk for own in facts.values() for pk in (*(one.series_id for one in own.watched), *judged_too(own))}
     for head, neighbour in (judge_neighbours(wanted, commits) if wanted else {}).items():
         facts[head.commit_id].neighbours[head.series_id] = neighbour
 

@@ -103,15 +103,23 @@ def judge_neighbours(series: Collection[int], commits: Collection[int]) -> dict[
 
 
 def judge_points(matched: Sequence[MatchedPoints]) -> list[Judgement]:
-    """The judgement of each two points. They may be of two series: what differs besides the commit is a doubt."""
+    """The judgement of each two points. They may be of two series: what differs besides the commit is a doubt.
+
+    The samples of those whose answer is not stored are read: of two series, of each by itself.
+    """
     sides = [TwoSides(new.series_id, old.commit_id, new.commit_id) for old, new in matched]
-    known = evidence.known_of(dict.fromkeys(sides, Wanted.OWN_POINTS))
+    apart = [TwoSides(*point.place, point.commit_id) for both in matched if not same_series(*both) for point in both]
+    known = evidence.known_of(dict.fromkeys([*sides, *apart], Wanted.EITHER))
     indices = [
         index
         for index, (side, points) in enumerate(zip(sides, matched, strict=True))
         if side not in known.stored or not same_series(*points)
     ]
-    by_index = dict(zip(indices, compared([matched[index] for index in indices], known), strict=True))
+    sampled = [
+        (known.points.get(old.place, old), known.points.get(new.place, new))
+        for old, new in (matched[index] for index in indices)
+    ]
+    by_index = dict(zip(indices, compared(sampled, known), strict=True))
     findings = [by_index.get(index) or stored_finding(side, known) for index, side in enumerate(sides)]
     return [judged(finding, known) for finding in findings]
 

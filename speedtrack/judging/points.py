@@ -1,4 +1,4 @@
-"""The points of commits on machines, with their samples: what a judgement is made from."""
+"""The points of commits on machines: what a judgement is about."""
 
 import math
 from collections import defaultdict
@@ -12,11 +12,10 @@ from speedtrack.alerts.lines.comparisons import MeasuredCommit
 
 COLUMNS = """
     SELECT m.commit_id, s.machine_id, m.series_id, s.benchmark_id, b.name, s.metric, b.ladder, s.environment_id,
-           m.attempt_id, m.flags, m.value, m.low, m.high, r.values, r.flagged
+           m.attempt_id, m.flags, m.value, m.low, m.high
 """
 RELATED = """
       JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
- LEFT JOIN runs_samples r ON r.measurement_id = m.id AND %(with_samples)s
   ORDER BY m.attempt_id
 """
 # Lateral, so that an index finds them: by commit if all its points are wanted, else by series and commit.
@@ -85,7 +84,7 @@ Points = dict[Key, dict[int, SidePoint]]  # by series id
 
 
 class PointRow(NamedTuple):
-    """The columns of COLUMNS."""
+    """The columns of COLUMNS; samples, where a judgement is made from them."""
 
     commit_id: int
     machine_id: int
@@ -100,34 +99,32 @@ class PointRow(NamedTuple):
     value: float
     low: float
     high: float
-    samples: list[float | None] | None
-    flagged: list[int] | None
+    samples: list[float | None] | None = None
+    flagged: list[int] | None = None
 
 
 def points_of(sides: Sequence[CommitOnMachine]) -> list[Points]:
-    """For each side all its points, by (benchmark, metric) and then by series id. One query for all sides."""
+    """For each side all its points without samples, by (benchmark, metric) and then by series id: one query."""
     commits, machines = zip(*set(sides), strict=True)
     by_side: dict[CommitOnMachine, Points] = defaultdict(lambda: defaultdict(dict))
-    for point in read(OF_COMMITS, True, commits=commits, machines=machines):
+    for point in read(OF_COMMITS, commits=commits, machines=machines):
         side = CommitOnMachine(point.commit_id, point.machine_id)
         by_side[side][point.benchmark, point.metric][point.series_id] = point
     return [by_side[side] for side in sides]
 
 
-def points_at(places: Collection[Place], with_samples: bool = True) -> dict[Place, SidePoint]:
-    """The points of series at commits, as far as there are some."""
+def points_at(places: Collection[Place]) -> dict[Place, SidePoint]:
+    """The points of series at commits without samples, as far as there are some."""
     if not places:
         return {}
     series, commits = zip(*set(places), strict=True)
-    return {point.place: point for point in read(AT_PLACES, with_samples, series=series, commits=commits)}
+    return {point.place: point for point in read(AT_PLACES, series=series, commits=commits)}
 
 
-def read(query: str, with_samples: bool, **columns: Sequence[int]) -> list[SidePoint]:
+def read(query: str, **columns: Sequence[int]) -> list[SidePoint]:
     with connection.cursor() as cursor:
-        cursor.execute(
-            query, {**{name: list(column) for name, column in columns.items()}, "with_samples": with_samples}
-        )
-        return combined(map(PointRow._make, cursor))
+        cursor.execute(query, {name: list(column) for name, column in columns.items()})
+        return combined(PointRow(*row) for row in cursor)
 
 
 def combined(rows: Iterable[PointRow]) -> list[SidePoint]:

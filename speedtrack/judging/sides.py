@@ -5,9 +5,10 @@ as well: such a row has ``doubts``.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.judging import evidence
@@ -84,19 +85,14 @@ class Between:
     only_head: list[tuple[str, str]] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
 
-    @property
+    @cached_property
     def totals(self) -> list[Total]:
         """The totals by metric."""
-        metrics = METRICS.among(row.metric.name for row in self.rows)
-        lacking = [*self.only_base, *self.only_head]
-        return [
-            total_of_rows(
-                metric,
-                [row for row in self.rows if row.metric == metric],
-                sum(name == metric.name for _, name in lacking),
-            )
-            for metric in metrics
-        ]
+        rows: dict[str, list[ComparedRow]] = defaultdict(list)
+        for row in self.rows:
+            rows[row.metric.name].append(row)
+        lacking = Counter(name for _, name in (*self.only_base, *self.only_head))
+        return [total_of_rows(metric, rows[metric.name], lacking[metric.name]) for metric in METRICS.among(rows)]
 
 
 def total_of_rows(metric: Metric, rows: Sequence[ComparedRow], lacking: int = 0) -> Total:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
@@ -38,10 +38,20 @@ class From:
     @cached_property
     def read(self) -> Callable[[Any], Any]:
         """The function that reads the field of a row."""
-        if callable(self.source):
-            return self.source
-        names = self.source.split(".")
-        return partial(value_behind, names) if names[1:] else attrgetter(self.source)
+        return self.source if callable(self.source) else reader_of(self.source)
+
+
+def reader_of(path: str) -> Callable[[Any], Any]:
+    """The function that reads a path; where each part is there, by C, since documents have many fields."""
+    get, names = attrgetter(path), path.split(".")
+
+    def read(row: Any) -> Any:
+        try:
+            return get(row)
+        except AttributeError:  # a part of the path is None, or lacks an attribute
+            return value_behind(names, row)
+
+    return read
 
 
 def value_behind(names: Sequence[str], row: Any) -> Any:
@@ -78,12 +88,17 @@ class Document(BaseModel):
 
         A field without a mark is the attribute of its name, or has its default. Fields that are ``given`` are not read.
         """
-        read = {name: source.read(row) for name, source in sources(cls).items() if name not in given}
-        return cls(**read, **given)
+        return cls(**{name: read(row) for name, read in readers(cls).items() if name not in given}, **given)
 
     def named(self) -> dict[str, Any]:
         """The document as values of JSON, with its schema."""
         return {"schema": self.SCHEMA, **self.model_dump(mode="json")}
+
+
+@cache
+def readers(document: type[Document]) -> dict[str, Callable[[Any], Any]]:
+    """How each field of a document is read from a row."""
+    return {name: source.read for name, source in sources(document).items()}
 
 
 @cache

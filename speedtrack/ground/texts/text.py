@@ -36,13 +36,18 @@ def plain(log: str) -> str:
 
 
 def plain_values(document: Any) -> Any:
-    """A JSON document with ``plain`` texts."""
+    """A JSON document with ``plain`` texts. Most contain nothing to remove, and are only searched."""
+    text = json.dumps(document, ensure_ascii=False, default=str)
+    return plain_parts(document) if UNSEEN_IN_JSON.search(text) else document
+
+
+def plain_parts(document: Any) -> Any:
     if isinstance(document, str):
         return plain(document)
     if isinstance(document, dict):
-        return {plain_values(key): plain_values(value) for key, value in document.items()}
+        return {plain_parts(key): plain_parts(value) for key, value in document.items()}
     if isinstance(document, list | tuple):
-        return [plain_values(value) for value in document]
+        return [plain_parts(value) for value in document]
     return document
 
 
@@ -50,7 +55,7 @@ def plain_json(document: str) -> str:
     """The same for a document in PostgreSQL's text form. Most contain nothing to remove, and are only searched."""
     if not UNSEEN_IN_JSON.search(document):
         return document
-    return json.dumps(plain_values(json.loads(document)), separators=(",", ":"))
+    return json.dumps(plain_parts(json.loads(document)), separators=(",", ":"))
 
 
 def shortened(text: str, longest: int) -> str:

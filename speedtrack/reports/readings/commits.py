@@ -13,7 +13,7 @@ from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.judging.facts import CommitFacts, facts_of
+from speedtrack.judging.facts import CommitFacts, SeriesAtCommit, facts_of
 from speedtrack.judging.judge import Neighbour
 from speedtrack.judging.summaries import Summary, summary_of
 from speedtrack.projects.models import Branch, Commit, Tag
@@ -116,9 +116,8 @@ def read(
     """Read a commit, whose ``tags`` are TAGS. None: the default branch, and the first machine. Raises Http404."""
     positions = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
     branch = named_or_default("branch", branch_name, positions, commit.project.default_branch)
-    facts = facts_of([commit.pk], only_watched=False)[commit.pk]
-    machines = machines_of(facts)
-    machine = named_or_default("machine", machine_name, machines, "")
+    facts = facts_of([commit.pk], lambda facts: series_on(machine_of(facts, machine_name), facts))[commit.pk]
+    machines, machine = machines_of(facts), machine_of(facts, machine_name)
     points = list(points_at(branch, positions[branch])) if branch else []
     branch_place = BranchPlace(commit, branch, positions[branch], points) if branch else None
     results = results_on(machine, branch_place, facts) if branch_place and machine else []
@@ -153,9 +152,19 @@ def machines_of(facts: CommitFacts) -> list[MeasuringMachine]:
     return [MeasuringMachine(name) for _, name in ordered]
 
 
+def machine_of(facts: CommitFacts, name: str | None) -> MeasuringMachine | None:
+    """The machine of this name, else the first; None if none measured the commit. Raises Http404 for another name."""
+    return named_or_default("machine", name, machines_of(facts), "")
+
+
+def series_on(machine: MeasuringMachine | None, facts: CommitFacts) -> dict[int, SeriesAtCommit]:
+    """By id: the series of one machine."""
+    return {one.series_id: one for one in facts.series if machine and one.machine == machine.name}
+
+
 def results_on(machine: MeasuringMachine, branch_place: BranchPlace, facts: CommitFacts) -> list[SeriesResult]:
     """The results of one machine."""
-    series = {one.series_id: one for one in facts.series if one.machine == machine.name}
+    series = series_on(machine, facts)
     points = lines.points(list(series), branch_place.branch, branch_place.number, branch_place.number)
     here = {point.series_id: point for point in points}
     marks = {cp.series_id: cp for cp in branch_place.points if cp.commit_id == branch_place.commit.pk}

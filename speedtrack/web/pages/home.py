@@ -304,18 +304,21 @@ def joint_line(values: Array) -> tuple[list[float | None], float]:
     return line, math.exp(np.log(medians).mean())
 
 
-def compare_releases(cards: Iterable[Card]) -> None:
-    """Set on the cards how the newest measured release compares with the one before it and with newer commits."""
+def compare_releases(cards: Iterable[Card], with_last: bool = True) -> None:
+    """Set on the cards how the newest measured release compares with the one before it and with newer commits.
+
+    ``with_last``: also the first of both.
+    """
     by_project = {card.project.pk: card for card in cards if card.trends}
     if not by_project:
         return
     series = {pk: [trend.series_id for trend in card.trends] for pk, card in by_project.items()}
     last: dict[int, ReleasePair] = {}
     since: dict[int, ReleasePair] = {}
-    for pk, releases in releasepoints.newest_releases(series, {}).items():
+    for pk, releases in releasepoints.newest_releases(series, {}, releasepoints.FEW if with_last else 1).items():
         metric, trends, newest = by_project[pk].metric, by_project[pk].trends, releases[0]
         now = {trend.series_id: trend.commit_id for trend in trends}
-        if pair := releasepoints.last_pair(releases, metric, len(trends)):
+        if with_last and (pair := releasepoints.last_pair(releases, metric, len(trends))):
             last[pk] = pair
         if (pair := ReleasePair(metric, "", newest.tag, newest.commits, now, len(trends))).sides:
             since[pk] = pair

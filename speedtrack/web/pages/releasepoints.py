@@ -18,10 +18,17 @@ from speedtrack.projects.releases import RELEASE
 
 MOST = 40  # releases of a project that are searched for measured ones
 FEW = 8  # measured ones: enough to find one that has the same lines
+
+
+def version_in_sql(name: str) -> str:
+    return f"string_to_array(substring({name} FROM %(release)s), '.')::numeric[]"
+
+
 # Releases by version, the highest first. On a branch other than the default one, only those that lie on it. They are
 # read in the order of the result, so that no more are looked for than it has; the points of each by series, not by
 # commit: a commit has the points of all other metrics and machines as well.
-RELEASES = sql("""
+RELEASES = sql(
+    """
     SELECT a.project_id, measured.*
       FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[]) AS a(project_id, branch_id)
 CROSS JOIN LATERAL (
@@ -31,9 +38,10 @@ CROSS JOIN LATERAL (
         SELECT r.name, r.sha, r.id, found.*
           FROM (
                 SELECT t.name, c.sha, c.id,
-                       string_to_array(substring(t.name FROM %(release)s), '.')::numeric[] AS version
+                       VERSION AS version
                   FROM projects_tag t JOIN projects_commit c ON c.project_id = t.project_id AND c.sha = t.sha
                  WHERE t.project_id = a.project_id AND t.name ~ %(release)s
+                   AND (%(before)s = '' OR (VERSION, %(before)s) < (BEFORE, t.name))
                    AND (a.branch_id IS NULL OR EXISTS (SELECT FROM projects_position p
                                                         WHERE p.branch_id = a.branch_id AND p.commit_id = c.id))
               ORDER BY version DESC, t.name
@@ -48,7 +56,8 @@ CROSS JOIN LATERAL (
                 HAVING count(*) > 0) found
       ORDER BY r.version DESC, r.name
          LIMIT %(measured)s) measured
-""")
+""".replace("VERSION", version_in_sql("t.name")).replace("BEFORE", version_in_sql("%(before)s::text"))
+)
 
 
 @dataclass(frozen=True)
@@ -91,11 +100,12 @@ class ReleaseChange:
 
 
 def newest_releases(
-    series: Mapping[int, Sequence[int]], branches: Mapping[int, Branch | None], most: int = FEW
+    series: Mapping[int, Sequence[int]], branches: Mapping[int, Branch | None], most: int = FEW, before: str = ""
 ) -> dict[int, list[MeasuredRelease]]:
     """By project id: the releases that its series measured, the newest first. One query for all projects.
 
     ``branches``: on which branch of each project a release must be; None: on any or none. ``most``: of a project.
+    ``before``: only those behind this tag.
     """
     parameters: dict[str, Any] = {
         "projects": list(series),
@@ -105,6 +115,7 @@ def newest_releases(
         "release": f"^{RELEASE.pattern}$",
         "most": MOST,
         "measured": most,
+        "before": before,
     }
     releases: dict[int, list[MeasuredRelease]] = defaultdict(list)
     commits: set[int] = set()

@@ -269,9 +269,9 @@ def references(series: Mapping[int, int], stretch: Stretch) -> list[Place]:
 
 
 def values_by_release(series: Sequence[int], releases: Sequence[Release]) -> dict[int, Points]:
-    """By commit id, the points of all releases without their samples."""
+    """By commit id, the points of all releases."""
     places = product(series, (release.commit.pk for release in releases))
-    return grouped(points_at([Place(*place) for place in places], with_samples=False))
+    return grouped(points_at([Place(*place) for place in places]))
 
 
 def grouped(points_by_place: Mapping[Place, SidePoint]) -> dict[int, Points]:

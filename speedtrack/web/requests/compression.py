@@ -1,15 +1,22 @@
 """Compress answers that show no secret."""
 
 import gzip
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import cast
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 from django.utils.cache import patch_vary_headers
 
-DATA = ("application/json", "application/atom+xml", "application/openmetrics-text", "text/csv", "text/plain")
+DATA = (
+    *("application/json", "application/x-ndjson", "application/atom+xml", "application/openmetrics-text"),
+    *("text/csv", "text/plain"),
+)
 PAGE = "text/html"
 MUCH = 50_000  # bytes
+GZIP = 16 + zlib.MAX_WBITS  # with gzip's head and tail
 SECRET_ARGUMENTS = {"token", "code", "key"}  # of addresses
 
 
@@ -28,21 +35,33 @@ class Compression(GZipMiddleware):
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         if not may_compress(request, response):
             return response
-        if isinstance(response, HttpResponse) and is_data(response) and len(response.content) > MUCH:
+        if is_data(response) and (not isinstance(response, HttpResponse) or len(response.content) > MUCH):
             return compress_fast(request, response)
         return super().process_response(request, response)
 
 
-def compress_fast(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+def compress_fast(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     """A few per cent larger, in a third of the time."""
     patch_vary_headers(response, ("Accept-Encoding",))
     if "Content-Encoding" not in response and "gzip" in request.headers.get("Accept-Encoding", ""):
-        response.content = gzip.compress(response.content, compresslevel=1, mtime=0)
+        if isinstance(response, HttpResponse):
+            response.content = gzip.compress(response.content, compresslevel=1, mtime=0)
+            response.headers["Content-Length"] = str(len(response.content))
+        elif isinstance(response, StreamingHttpResponse):
+            response.streaming_content = compressed(cast(Iterable[bytes], response.streaming_content))
+            del response.headers["Content-Length"]
         response.headers["Content-Encoding"] = "gzip"
-        response.headers["Content-Length"] = str(len(response.content))
         if response.headers.get("ETag", "").startswith('"'):  # no longer the same bytes
             response.headers["ETag"] = f"W/{response.headers['ETag']}"
     return response
+
+
+def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    stream = zlib.compressobj(level=1, wbits=GZIP)
+    for piece in pieces:
+        if part := stream.compress(piece):
+            yield part
+    yield stream.flush()
 
 
 def is_data(response: HttpResponseBase) -> bool:

@@ -13,7 +13,7 @@ from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import Build, Series
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests import byhand
-from speedtrack.web.pages.commit import description
+from speedtrack.web.pages.commit import description, results
 from speedtrack.web.pages.commit import page as commit_page
 from speedtrack.web.tests.world import CPU, HOSTILE, World, html_of, queries
 
@@ -174,6 +174,16 @@ def test_a_commit_as_values(client: Client, slow: tuple[World, Alert]) -> None:
     table = b"".join(client.get(f"/p/kvd/c/{made.shas[5]}.csv")).decode().splitlines()
     assert len(table) - 1 == len(found["results"]) == 4
     assert client.get(f"/p/kvd/c/{made.shas[5]}.xml").status_code == 404
+
+
+def test_many_results_are_a_page_of_their_own(client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = f"/p/kvd/c/{kvd.shas[2]}/"
+    assert 'class="matrix"' in html_of(client.get(address))
+    monkeypatch.setattr(results, "FEW_RESULTS", 1)
+    page = html_of(client.get(address))
+    assert 'class="matrix"' not in page
+    (link,) = re.findall(r'<p id="numbers">\s*<a href="(\?metric=[^"]+)#numbers">All \d+ results', page)
+    assert 'class="matrix"' in html_of(client.get(address + html.unescape(link)))
 
 
 def test_ambiguous_or_unknown_hashes_are_not_found(client: Client, kvd: World) -> None:

@@ -16,6 +16,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.models import Project, Tag
 from speedtrack.web.drawing.small.badges import badge_svg
 from speedtrack.web.drawing.small.cards import LinkPicture, card_png
+from speedtrack.web.pages.sharing import releaseentries
 from speedtrack.web.tests.world import CPU, World, html_of, queries, world
 
 ATOM = "{http://www.w3.org/2005/Atom}"
@@ -157,6 +158,26 @@ def test_releases_are_entries_with_their_change(client: Client, slow: tuple[Worl
     assert [title.split(":")[0] for title in found] == ["v99999999999999999999.1", "v1.10.0", "v1.0.0"]
     assert found[1] == "v1.10.0: slower, +20.1% against v1.0.0" and found[2] == "v1.0.0: measured"
     assert client.get("/p/nobody/releases.atom").status_code == 404
+
+
+def test_with_many_benchmarks_a_page_of_the_feed_has_fewer_releases(
+    client: Client, slow: tuple[World, Alert], monkeypatch: Any
+) -> None:
+    """Each page links to the one behind it; together they have the same entries."""
+    made, _ = slow
+    for place, name in ((1, "v1.0"), (3, "v1.9"), (5, "v1.10"), (7, "v2.0")):
+        release(made, place, name)
+    whole = titles(client, "/p/kvd/releases.atom")
+    assert 'rel="next"' not in client.get("/p/kvd/releases.atom").content.decode()
+    monkeypatch.setattr(releaseentries, "MOST_COMPARED", 2)
+    address, pages = "/p/kvd/releases.atom", []
+    while address:
+        pages.append(titles(client, address))
+        links = parsed(client.get(address).content).findall(f"{ATOM}link")
+        address = next((link.get("href", "") for link in links if link.get("rel") == "next"), "")
+    assert len(pages) == len(whole) == 4 and [title for page in pages for title in page] == whole
+    assert client.get("/p/kvd/releases.atom?before=main").status_code == 404
+    assert titles(client, "/p/kvd/releases.atom?before=v0.1") == []
 
 
 @pytest.mark.parametrize(

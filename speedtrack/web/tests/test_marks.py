@@ -17,7 +17,7 @@ from rich.console import Console
 
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.ground.observing.logs import LineFormatter
-from speedtrack.ground.texts.text import plain, plain_json
+from speedtrack.ground.texts.text import plain, plain_json, plain_values
 from speedtrack.notices import mail as mails
 from speedtrack.notices.models import Outbox
 from speedtrack.processes import demo
@@ -160,3 +160,4 @@ def test_json_of_the_database_is_made_plain(db: None, text: str) -> None:
         cursor.execute("SELECT json_build_object('a', json_build_array(%s::text, 1))::text", [text])
         (document,) = cursor.fetchone()
     assert json.loads(plain_json(document)) == {"a": [plain(text), 1]}
+    assert plain_values({"a": [text, 1]}) == {"a": [plain(text), 1]}

@@ -135,7 +135,9 @@ def commit_or_404(slug: str, sha: str) -> Commit:
 
     ``is_annotated``: has it annotations? ``tags``: TAGS.
     """
-    commits = Commit.objects.filter(project__slug=slug, sha__startswith=sha.lower()).select_related("project")
+    beginning = sha.lower()
+    near = {"sha__gte": beginning, "sha__lt": f"{beginning}g"}  # an index finds a range, and no beginning
+    commits = Commit.objects.filter(project__slug=slug, sha__startswith=beginning, **near).select_related("project")
     annotated = Exists(Annotation.objects.filter(commit=OuterRef("pk")))
     matches = list(commits.annotate(is_annotated=annotated, tags=TAGS)[:2]) if len(sha) >= 7 else []
     if len(matches) != 1:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -88,22 +89,22 @@ class ComparePage:
     def between(self) -> Between:
         return self.reading.between
 
-    @property
+    @cached_property
     def metrics(self) -> list[Metric]:
         return METRICS.among(row.metric.name for row in self.between.rows)
 
-    @property
+    @cached_property
     def verdicts(self) -> list[tuple[str, int]]:
         """(verdict, number of rows) of each usual verdict, and of each other one that there is."""
         counts = Counter(row.verdict for row in self.between.rows)
         return [(str(name), counts[name]) for name in ORDER if counts[name] or name in USUAL]
 
-    @property
+    @cached_property
     def totals_by_verdict(self) -> list[tuple[Total, list[tuple[str, int]]]]:
         """The totals, each with its (verdict, number of rows)."""
         return [(total, [(name, total.counts[name]) for name, _ in self.verdicts]) for total in self.between.totals]
 
-    @property
+    @cached_property
     def main_totals(self) -> list[tuple[Total, list[tuple[str, int]]]]:
         """Those of the metrics that may raise alerts; of all if none of them was measured."""
         return [entry for entry in self.totals_by_verdict if entry[0].metric.watched] or self.totals_by_verdict
@@ -181,7 +182,7 @@ class ComparePage:
         """The paired run of both commits that waits or is being measured; None without one."""
         return next((run for run in self.between.runs if not run.done), None)
 
-    @property
+    @cached_property
     def choices(self) -> list[PairedChoice]:
         """The benchmarks that may be measured again, the most interesting first; the first few are selected."""
         ranked = sorted(self.between.rows, key=lambda row: (row.look == "same", row.verdict == "same"))

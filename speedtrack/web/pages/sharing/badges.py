@@ -40,7 +40,7 @@ def of_alerts(project: Project) -> Badge:
 def of_release(project: Project) -> Badge:
     """The badge that compares the newest commits with the last release that was measured."""
     card = home.card_of(project)
-    home.compare_releases([card])
+    home.compare_releases([card], with_last=False)
     since = card.since
     if since is None or since.total.mean is None:
         return Badge("since release", "not measured", NEUTRAL)

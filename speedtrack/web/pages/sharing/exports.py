@@ -1,16 +1,10 @@
-"""All points of a project along a branch, as rows for programs, however many they are; and the newest of each series.
+"""Which points of a project programs ask for; and the newest value of each series."""
 
-Rows come commit by commit, a stretch of the branch at a time: neither the server nor a connection pool has to keep
-anything from one stretch to the next, and what was cut off goes on behind the last position that arrived.
-"""
-
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
 
 from django.db import connection
 from django.http import Http404, QueryDict
@@ -20,40 +14,15 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
-from pydantic_core import to_json
 
-from speedtrack.alerts.lines.lines import END, sql
+from speedtrack.alerts.lines.lines import sql
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.ground.texts.text import csv_cell, plain
+from speedtrack.ground.texts.text import plain
 from speedtrack.projects.models import Branch, Project
 from speedtrack.reports.readings.choices import named_or_default
 
-SCHEMA = "speedtrack.export/1"
-STRETCH = 100  # commits that are read at once
 RECENT = 200  # commits among which the newest value of a series is looked for
 
-ROWS = sql("""
-  SELECT p.number, c.sha, c.committed_at, c.author_name, c.subject, b.name, s.metric, ma.name, e.digest,
-         m.value, m.low, m.high, m.n, m.flags, a.run_id, coalesce(o.measured_at, a.ended_at), b.digest,
-         CASE WHEN %(samples)s THEN r.values END
-    FROM projects_position p
-    JOIN projects_commit c ON c.id = p.commit_id
-    JOIN runs_measurement m ON m.commit_id = p.commit_id AND IS_POINT
-    JOIN runs_series s ON s.id = m.series_id
-    JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
-    JOIN runs_machine ma ON ma.id = s.machine_id
-    JOIN runs_environment e ON e.id = s.environment_id
-    JOIN runs_attempt a ON a.id = m.attempt_id
-    LEFT JOIN runs_origin o ON o.measurement_id = m.id
-    LEFT JOIN runs_samples r ON %(samples)s AND r.measurement_id = m.id
-   WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
-     AND (%(benchmark)s = '' OR b.name = %(benchmark)s) AND (%(metric)s = '' OR s.metric = %(metric)s)
-     AND (%(machine)s = '' OR ma.name = %(machine)s)
-     AND (%(environment)s = '' OR e.digest LIKE 'sha256:' || %(environment)s || '%%')
-     AND (%(since)s::timestamptz IS NULL OR c.committed_at >= %(since)s)
-     AND (%(until)s::timestamptz IS NULL OR c.committed_at < %(until)s)
-ORDER BY p.number, b.name, s.metric, ma.name, m.id
-""")
 # Of the newest commits of a branch that were measured: the first and the last position, and the bounds of their ids.
 # And a version of all points of the project: whoever accepts or flags measurements updates their series, and each
 # version of a row has another pair of ``xmin`` and ``ctid``.
@@ -88,41 +57,6 @@ NEWEST = sql("""
                   WHERE m.series_id = s.id AND m.commit_id BETWEEN %(least)s AND %(most)s AND IS_CLEAN_POINT)
 ORDER BY b.name, s.metric, ma.name, s.id
 """)
-MEANING = ("unit", "better")
-# The first and the last commit within the time: dates may go back, so others lie between them.
-ENDS = """
-  SELECT min(p.number), max(p.number)
-    FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
-   WHERE p.branch_id = %(branch)s
-     AND (%(since)s::timestamptz IS NULL OR c.committed_at >= %(since)s)
-     AND (%(until)s::timestamptz IS NULL OR c.committed_at < %(until)s)
-"""
-
-
-class ExportedPoint(NamedTuple):
-    """A point. ``position`` counts commits from the root of the branch; values are in the metric's unit.
-
-    ``measured_at``: what a result from outside says of itself, else when its attempt ended.
-    """
-
-    position: int
-    commit: str
-    committed_at: datetime
-    author: str
-    subject: str
-    benchmark: str
-    metric: str
-    machine: str
-    environment: str
-    value: float
-    low: float
-    high: float
-    n: int
-    flags: list[str]
-    run: int
-    measured_at: datetime | None
-    benchmark_digest: str
-    samples: list[float | None] | None
 
 
 @dataclass(frozen=True)
@@ -174,78 +108,6 @@ def moment(query: QueryDict, name: str) -> datetime | None:
         if instant is not None and instant.tzinfo is not None:
             return instant.astimezone(UTC)  # PostgreSQL refuses a time that only its zone keeps within the years
     raise Http404(f"{name}={text[:40]}: give a date such as 2026-11-23, or a time such as 2026-11-23T12:00:00Z.")
-
-
-def rows(filters: ExportFilters) -> Iterator[ExportedPoint]:
-    """The points, oldest commit first."""
-    with connection.cursor() as cursor:
-        cursor.execute(ENDS, {"branch": filters.branch.pk, "since": filters.since, "until": filters.until})
-        first, last = cursor.fetchone()
-    for number in range(max(first or 0, filters.after + 1), (-1 if last is None else last) + 1, STRETCH):
-        yield from stretch(filters, number, min(number + STRETCH - 1, END))
-
-
-def stretch(filters: ExportFilters, first: int, last: int) -> list[ExportedPoint]:
-    values: dict[str, Any] = vars(filters) | {"branch": filters.branch.pk, "first": first, "last": last}
-    del values["project"], values["after"]
-    with connection.cursor() as cursor:
-        cursor.execute(ROWS, values)
-        return [ExportedPoint(*columns) for columns in cursor.fetchall()]
-
-
-def csv_rows(filters: ExportFilters) -> Iterator[list[Any]]:
-    yield [*ExportedPoint._fields[:-1], *MEANING, *(["samples"] if filters.samples else [])]
-    for row in rows(filters):
-        cells = row._replace(
-            author=csv_cell(row.author),
-            subject=csv_cell(row.subject),
-            benchmark=csv_cell(row.benchmark),
-            metric=csv_cell(row.metric),
-        )
-        times = {"committed_at": row.committed_at.isoformat(), "measured_at": text_of(row.measured_at)}
-        fields = cells._asdict() | times | {"flags": " ".join(row.flags)} | meaning_of(row.metric)
-        samples = " ".join(map(str, fields.pop("samples") or ()))
-        yield [*fields.values(), *([samples] if filters.samples else [])]
-
-
-def meaning_of(metric: str) -> dict[str, str]:
-    """The properties of a metric without which its values could not be interpreted."""
-    definition = METRICS.get(metric)
-    return dict(zip(MEANING, (definition.unit, definition.better.value) if definition else ("", ""), strict=True))
-
-
-def text_of(time: datetime | None) -> str:
-    return time.isoformat() if time else ""
-
-
-def ndjson(filters: ExportFilters) -> Iterator[str]:
-    """A line of JSON for each point."""
-    for row in rows(filters):
-        yield line_of(row, filters) + "\n"
-
-
-def line_of(row: ExportedPoint, filters: ExportFilters) -> str:
-    document = row._asdict() | {
-        "author": plain(row.author),
-        "subject": plain(row.subject),
-        "committed_at": row.committed_at.isoformat(),
-        "measured_at": text_of(row.measured_at) or None,
-        **meaning_of(row.metric),
-    }
-    if not filters.samples:
-        del document["samples"]
-    return to_json(document, inf_nan_mode="null").decode()  # JSON has neither infinity nor NaN
-
-
-def document(filters: ExportFilters) -> Iterator[str]:
-    """The points as one JSON document, in pieces."""
-    head = {"schema": SCHEMA, "project": filters.project.slug, "branch": filters.branch.name}
-    yield json.dumps(head)[:-1] + ', "points": ['
-    before = ""
-    for row in rows(filters):
-        yield before + line_of(row, filters)
-        before = ", "
-    yield "]}"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from speedtrack.runs.models import Series
 from speedtrack.web.pages import home, releasepoints
 from speedtrack.web.pages.releasepoints import ReleaseChange
 
+MOST_COMPARED = 1200  # comparisons of a page: with many benchmarks it has fewer releases
+
 
 class ReleaseEntry(NamedTuple):
     """A release with its change of a metric against the measured one before it; None for the first."""
@@ -20,22 +22,34 @@ class ReleaseEntry(NamedTuple):
     change: ReleaseChange | None
 
 
-def load(project: Project) -> list[ReleaseEntry]:
-    """The newest releases first, by the metric and on the machine of the project's card."""
+class ReleaseEntries(NamedTuple):
+    """The entries of a page of the feed. ``older``: the tag behind which the next page begins; empty on the last."""
+
+    entries: list[ReleaseEntry]
+    older: str = ""
+
+
+def load(project: Project, before: str = "") -> ReleaseEntries:
+    """The newest releases first, by the metric and on the machine of the project's card: as many as may be compared.
+
+    ``before``: only those behind this tag.
+    """
     card = home.card_of(project)
     all_series = Series.objects.filter(project=project, machine__name=card.machine, metric=card.metric.name)
     series = all_series.filter(benchmark__ladder="").values_list("pk", flat=True)
-    releases = releasepoints.newest_releases({project.pk: list(series)}, {}, releasepoints.MOST)[project.pk]
-    times = dict(
-        project.commits.filter(sha__in=[release.sha for release in releases]).values_list("sha", "committed_at")
-    )
+    count = min(releasepoints.MOST, max(1, MOST_COMPARED // max(1, len(card.trends))))
+    most = min(releasepoints.MOST, count + releasepoints.FEW)
+    releases = releasepoints.newest_releases({project.pk: list(series)}, {}, most, before)[project.pk]
+    shown = releases[:count]
+    times = dict(project.commits.filter(sha__in=[release.sha for release in shown]).values_list("sha", "committed_at"))
     pairs = {
         release.tag: pair
-        for index, release in enumerate(releases)
+        for index, release in enumerate(shown)
         if (pair := releasepoints.pair_of_first(releases[index:], card.metric, len(card.trends)))
     }
     changes = dict(zip(pairs, releasepoints.judge_releases([*pairs.values()]), strict=True))
-    return [
+    entries = [
         ReleaseEntry(release.tag, release.sha, times[release.sha], card.metric, changes.get(release.tag))
-        for release in releases
+        for release in shown
     ]
+    return ReleaseEntries(entries, shown[-1].tag if len(releases) > count else "")

@@ -10,8 +10,8 @@ from django.views.decorators.http import require_safe
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 
 from speedtrack.web import scope
-from speedtrack.web.pages.sharing import exports
-from speedtrack.web.requests.formats import csv_response, format_or_404
+from speedtrack.web.pages.sharing import exportedpoints, exports
+from speedtrack.web.requests.formats import format_or_404
 
 FORMS = ("csv", "json", "ndjson")
 
@@ -37,10 +37,10 @@ def export(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
     format_or_404(form, "an export", FORMS)
     filters = exports.filters_of(scope.project_or_404(slug), request.GET)
     if form == "csv":
-        return csv_response(f"{slug}-points", exports.csv_rows(filters))
+        return attachment(exportedpoints.csv_lines(filters), "text/csv; charset=utf-8", f"{slug}-points.csv")
     if form == "json":
-        return attachment(exports.document(filters), "application/json", f"{slug}-points.json")
-    return attachment(exports.ndjson(filters), "application/x-ndjson", f"{slug}-points.ndjson")
+        return attachment(exportedpoints.document(filters), "application/json", f"{slug}-points.json")
+    return attachment(exportedpoints.ndjson(filters), "application/x-ndjson", f"{slug}-points.ndjson")
 
 
 def attachment(pieces: Iterator[str], kind: str, name: str) -> StreamingHttpResponse:

@@ -4,12 +4,12 @@ import hashlib
 from collections import defaultdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from django.conf import settings
 from django.contrib.syndication.views import Feed
 from django.db.models import Max, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.feedgenerator import Atom1Feed
 from django.utils.html import escape
@@ -24,16 +24,18 @@ from speedtrack.ground.texts.text import plain
 from speedtrack.judging.summaries import summaries_of
 from speedtrack.judging.verdicts import way_of
 from speedtrack.projects.models import Project
+from speedtrack.projects.releases import version_of
 from speedtrack.web import scope
 from speedtrack.web.addresses import commit_path
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.alerting.alerts import ListedAlert, count_alerts, list_alerts
 from speedtrack.web.pages.changes import ChangeGroup
 from speedtrack.web.pages.sharing import releaseentries
-from speedtrack.web.pages.sharing.releaseentries import ReleaseEntry
+from speedtrack.web.pages.sharing.releaseentries import ReleaseEntries, ReleaseEntry
 from speedtrack.web.requests.permissions import access_of
 
 LISTED = 30  # changes
+LONGEST_NAME = 250  # as Tag.name
 CERTAIN = ("confirmed", "history")
 NO_XML = dict.fromkeys((0xFFFE, 0xFFFF))  # not allowed in XML, nor are control characters, which ``plain`` replaces
 
@@ -149,21 +151,34 @@ class ChangesFeed(FeedOfChanges):
         return (item.state, str(way_of(item.is_slowdown)))
 
 
+class PagedFeed(Atom1Feed):
+    """A feed with a link to the page of older entries (RFC 5005), if there is one."""
+
+    def add_root_elements(self, handler: Any) -> None:
+        super().add_root_elements(handler)
+        if older := self.feed["older"]:
+            handler.addQuickElement("link", "", {"rel": "next", "href": older})
+
+
 class ReleasesFeed(FeedOfReleases):
     """The measured releases of a project, each against the one before it."""
 
-    feed_type = Atom1Feed
+    feed_type = PagedFeed
     author_name = "SpeedTrack"
 
-    def __init__(self, project: Project, entries: list[ReleaseEntry]) -> None:
-        self.project, self.entries = project, entries
+    def __init__(self, project: Project, page: ReleaseEntries) -> None:
+        self.project, self.page = project, page
         self.link = settings.URL + reverse("releases", args=[project.slug])
         self.feed_url = settings.URL + reverse("releases-feed", args=[project.slug])
         self.feed_guid = tag(f"releases/{project.slug}")
         self.title = f"{xml_text(project.name)}: releases"
 
+    def feed_extra_kwargs(self, _: None) -> dict[str, str]:
+        older = self.page.older
+        return {"older": f"{self.feed_url}?{urlencode({'before': older})}" if older else ""}
+
     def items(self) -> list[ReleaseEntry]:
-        return self.entries
+        return self.page.entries
 
     def item_title(self, item: ReleaseEntry) -> str:
         comparison = item.change
@@ -206,7 +221,10 @@ def changes_feed(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def releases_feed(request: HttpRequest, slug: str) -> HttpResponse:
     project = scope.project_or_404(slug)
-    return ReleasesFeed(project, releaseentries.load(project))(request)
+    before = request.GET.get("before", "")
+    if before and (len(before) > LONGEST_NAME or version_of(before) is None):
+        raise Http404(f"There is no release before {before[:80]!r}: give a version such as 2.1.0.")
+    return ReleasesFeed(project, releaseentries.load(project, before))(request)
 
 
 def tag(name: str) -> str:
