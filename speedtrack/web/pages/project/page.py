@@ -23,6 +23,7 @@ from speedtrack.web.pages.project.columns import GridColumn
 from speedtrack.web.pages.project.filters import GridFilters, page_of
 from speedtrack.web.pages.project.grid import Grid
 from speedtrack.web.pages.project.outside import Snippet, snippets
+from speedtrack.web.pages.project.pagerows import LISTED_COMMITS
 from speedtrack.web.scope import PageScope, scope_of
 
 LISTED_CHANGES = 8
@@ -104,7 +105,7 @@ def grid_of(scope: PageScope, query: QueryDict, page: int | None) -> Grid:
 def commit_rows(table: Grid, change_groups: list[ChangeGroup]) -> list[CommitRow]:
     """The newest commits of the grid, the newest first."""
     rows = []
-    for placed in reversed(table.commits[-grid.LISTED_COMMITS :]):
+    for placed in reversed(table.commits[-LISTED_COMMITS:]):
         gap = table.states.get(placed.commit.pk, UNMEASURED)
         is_measured = placed.commit.pk in table.measured
         state, reason = ("measured", "") if is_measured else (gap.state, gap.reason)
