@@ -137,7 +137,7 @@ def runs_of(machine: Machine) -> tuple[Run | None, list[Run]]:
     ended = ended.filter(ended_at__isnull=False)  # as the index of ended runs has it
     active = runs.active().order_by("pk").values("pk")[:1]
     pks = active.union(ended.order_by("-ended_at").values("pk")[:LISTED_RUNS])
-    rows = list(queue.with_related(Run.objects.filter(pk__in=pks)).order_by("-ended_at"))
+    rows = list(queue.with_related(Run.objects.filter(pk__in=pks)).order_by("-ended_at", "-pk"))
     running = next((run for run in rows if run.status in ACTIVE), None)
     return running, [run for run in rows if run is not running]
 
