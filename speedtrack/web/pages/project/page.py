@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Subquery, Window
+from django.db.models import Count, Exists, OuterRef, Subquery
 from django.http import QueryDict
 
 from speedtrack.alerts.models import Alert
@@ -116,8 +116,9 @@ def commit_rows(table: Grid, change_groups: list[ChangeGroup]) -> list[CommitRow
 
 def open_alerts(project: Project) -> list[Alert]:
     """The newest of the project's open alerts, newest first, each with ``total``: how many are open."""
-    alerts = Alert.objects.work().filter(project=project).annotate(total=Window(Count("pk")))
-    return list(for_banners(alerts).order_by("-id")[:LISTED_ALERTS])
+    alerts = Alert.objects.work().filter(project=project)
+    total = alerts.order_by().values("project").annotate(count=Count("pk")).values("count")
+    return list(for_banners(alerts.annotate(total=Subquery(total))).order_by("-id")[:LISTED_ALERTS])
 
 
 def project_document(page: ProjectPage) -> dict[str, Any]:
