@@ -32,6 +32,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("releases", "releases-values", "releases-feed"),
         *("alerts", "alerts-feed", "alerts-values", "all-alerts", "all-alerts-feed", "all-alerts-values"),
         *("api:list_alerts N rows", "changes-feed", "machine", "machine-values"),
+        *("project a grid of N benchmarks", "project-values"),  # up to eight alerts, with their changes
         *("search words of subjects", "search-values words of subjects", "search-values a sha"),
     ),
     "they count or estimate the runs that wait, or those of the last day": (
@@ -39,9 +40,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("project-settings", "project-untrack", "metrics"),
     ),
     "known faults: they read more rows of a longer history than they show": (
-        *("home", "home-values", "project a grid of N benchmarks", "project-values", "commit N series"),
-        *("commit-values N series", "timeline N commits", "timeline-values JSON, lines of N branches"),
-        *("api:list_measurements N rows", "api:list_change_points N rows", "openmetrics"),
+        *("commit N series", "commit-values N series", "api:list_measurements N rows"),
+        "api:list_change_points N rows",
     ),
     "faults: the beginning of a sha, or the newest run reads the history whole": ("timeline-why", "takes"),
 }

@@ -65,6 +65,11 @@ class LineColumns(NamedTuple):
         return LineColumns(self.series_id, at, value, low, high, n, flags)
 
 
+def newest_line(lines: Sequence[LineColumns]) -> LineColumns:
+    """The line whose last point is the newest; of several the one of the newest series."""
+    return max(lines, key=lambda line: (line.at[-1], line.series_id))
+
+
 def columns(series_ids: Iterable[int], branch: Branch, first: int, last: int = END) -> list[LineColumns]:
     """The points of ``lines.points`` as columns: one entry per series with points.
 

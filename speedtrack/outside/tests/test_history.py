@@ -120,6 +120,14 @@ def test_pages_show_results_from_outside(client: Client, project: Project, shas:
     assert client.get(f"/runs/{run.pk}/reproduce.sh").status_code == 404, "nobody knows how it was measured"
 
 
+def test_pages_show_the_machine_that_has_the_newest_points(client: Client, project: Project, shas: list[str]) -> None:
+    old = [row(shas[0], benchmark=name, metric=metric) for name in ("sort", "merge") for metric in ("time", "wait")]
+    send(project, *old, machine="a-try")
+    send(project, row(shas[-1]), machine="nightly")
+    assert client.get("/p/kvd.json").json()["machine"] == "nightly"
+    assert client.get("/p/kvd.json?machine=a-try").json()["machine"] == "a-try"
+
+
 @pytest.mark.django_db(transaction=True)
 def test_an_import_does_not_wait_for_detection(project: Project, shas: list[str]) -> None:
     send(project, row(shas[0]), row(shas[0], benchmark="merge"))

@@ -6,13 +6,36 @@ from typing import Any, Protocol, TypeVar
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.fields import ArrayField
-from django.db.models import BooleanField, Case, Count, Exists, ExpressionWrapper, OuterRef, Q, TextField, Value, When
+from django.db.models import (
+    BooleanField,
+    Case,
+    Count,
+    Exists,
+    ExpressionWrapper,
+    IntegerField,
+    OuterRef,
+    Q,
+    TextField,
+    Value,
+    When,
+)
+from django.db.models.expressions import RawSQL
 from django.http import Http404
 
+from speedtrack.alerts.lines import lines
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine, Series
 
 NONE = Value([], output_field=ArrayField(TextField()))
+
+# The newest commit that one of a machine's newest series measured, by one look for each of these.
+NEWEST_COMMIT = lines.sql("""
+    SELECT max(newest.commit_id)
+      FROM (SELECT id FROM runs_series
+             WHERE project_id = %s AND machine_id = runs_machine.id ORDER BY id DESC LIMIT 50) s
+CROSS JOIN LATERAL (SELECT m.commit_id FROM runs_measurement m
+                     WHERE m.series_id = s.id AND IS_POINT ORDER BY m.commit_id DESC LIMIT 1) newest
+""")
 
 
 class Named(Protocol):
@@ -38,17 +61,19 @@ def machines_of(project: Project) -> list[Machine]:
     """Machines that measure the project or have measured it.
 
     Those with series come first, those without a runner last. ``outside_metrics``: the keys of the project's metrics
-    from outside there, the most frequent first. Of machines without a runner, those with most metrics come first: the
-    first by name is often only a try.
+    from outside there, the most frequent first. Of machines without a runner, those with the newest points come first,
+    then those with most metrics: the first by name is often only a try.
     """
     series = Series.objects.filter(project=project, machine=OuterRef("pk"))
     outside = series.filter(metric__contains="--").order_by().values("metric").annotate(count=Count("pk"))
     keys = ArraySubquery(outside.order_by("-count", "metric").values("metric"))
+    newest_commit = RawSQL(NEWEST_COMMIT, [project.pk], IntegerField())  # noqa: S611 (no text of others)
     # In, not Exists: the series of a project are read once, not for each machine.
     with_series = Q(pk__in=Series.objects.filter(project=project).values("machine"))
     machines = Machine.objects.defer("facts").annotate(
         has_series=ExpressionWrapper(with_series, BooleanField()),
         outside_metrics=Case(When(outside=True, then=keys), default=NONE),
+        newest_commit=Case(When(outside=True, then=newest_commit), default=0),
     )
     # Exists, not a join: of a machine of many projects, the series would be counted once for each.
     measures = Machine.projects.through.objects.filter(machine=OuterRef("pk"), project=project)
@@ -59,6 +84,7 @@ def machines_of(project: Project) -> list[Machine]:
         key=lambda machine: (
             not machine.has_series,
             machine.outside,
+            machine.outside and -(machine.newest_commit or 0),
             machine.outside and -len(machine.outside_metrics),
         ),
     )

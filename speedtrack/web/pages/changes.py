@@ -15,6 +15,7 @@ from speedtrack.projects.models import Branch, Commit, Position
 
 Status = ChangePoint.Status
 MOST_POINTS = 120  # of a branch, read for one list
+FEW = 4 * MOST_POINTS  # of a project, which are all looked at
 REACH = 1000  # newest commits of a branch whose changes are its newest ones
 VISIBLE = (
     Status.SUSPECTED,
@@ -50,22 +51,43 @@ class GroupedPoint(NamedTuple):
         return METRICS[self.metric].is_worse(self.ratio)
 
 
-# The newest commits of each branch from the end of an index, and the change points of each until there are enough: all
-# change points are neither read nor sorted.
+# Of a project with few change points, these with their positions; else the newest commits of the branch, from the end
+# of an index, and the change points of each until there are enough. So neither a thousand commits without a change are
+# asked for theirs, nor all change points read.
 NEWEST = """
-    SELECT b.id, found.*
-      FROM unnest(%(branches)s::bigint[]) AS b(id)
+    SELECT b.id, cp.id, cp.status, cp.ratio, s.metric, cp.alert_id, cp.before_id, cp.commit_id, found.number,
+           cp.reference,
+           (SELECT l.number - f.number
+              FROM projects_position l JOIN projects_position f ON f.branch_id = l.branch_id
+             WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id AND f.commit_id = cp.before_id)
+      FROM unnest(%(branches)s::bigint[]) AS b (id)
 CROSS JOIN LATERAL (
-        SELECT cp.id, cp.status, cp.ratio, cp.metric, cp.alert_id, cp.before_id, cp.commit_id, p.number, cp.reference,
-               (SELECT l.number - f.number
-                  FROM projects_position l JOIN projects_position f ON f.branch_id = l.branch_id
-                 WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id AND f.commit_id = cp.before_id)
-          FROM (SELECT number, commit_id FROM projects_position
-                 WHERE branch_id = b.id ORDER BY number DESC LIMIT %(reach)s) p
-    CROSS JOIN LATERAL (
-                SELECT c.*, s.metric FROM alerts_changepoint c JOIN runs_series s ON s.id = c.series_id
-                 WHERE c.commit_id = p.commit_id AND c.status = ANY (%(visible)s) OFFSET 0) cp
-      ORDER BY p.number DESC, cp.id DESC LIMIT %(most)s) found
+        SELECT ARRAY(SELECT c.id FROM projects_branch own JOIN projects_branch o ON o.project_id = own.project_id
+                       JOIN alerts_changepoint c ON c.branch_id = o.id
+                      WHERE own.id = b.id LIMIT %(few)s) AS ids OFFSET 0) few
+CROSS JOIN LATERAL (
+        (SELECT c.id, p.number
+           FROM unnest(few.ids) AS each (id)
+     CROSS JOIN LATERAL (
+                SELECT id, commit_id FROM alerts_changepoint
+                 WHERE id = each.id AND status = ANY (%(visible)s) OFFSET 0) c
+           JOIN projects_position p ON p.branch_id = b.id AND p.commit_id = c.commit_id
+          WHERE cardinality(few.ids) < %(few)s
+            AND p.number > (SELECT number FROM projects_position
+                             WHERE branch_id = b.id ORDER BY number DESC LIMIT 1) - %(reach)s
+       ORDER BY p.number DESC, c.id DESC LIMIT %(most)s)
+      UNION ALL
+        (SELECT c.id, p.number
+           FROM (SELECT number, commit_id FROM projects_position
+                  WHERE branch_id = b.id ORDER BY number DESC LIMIT %(reach)s) p
+     CROSS JOIN LATERAL (
+                SELECT id FROM alerts_changepoint
+                 WHERE commit_id = p.commit_id AND status = ANY (%(visible)s) OFFSET 0) c
+          WHERE cardinality(few.ids) = %(few)s
+       ORDER BY p.number DESC, c.id DESC LIMIT %(most)s)) found
+CROSS JOIN LATERAL (SELECT * FROM alerts_changepoint WHERE id = found.id OFFSET 0) cp
+CROSS JOIN LATERAL (SELECT metric FROM runs_series WHERE id = cp.series_id OFFSET 0) s
+  ORDER BY found.number DESC, cp.id DESC
 """
 
 
@@ -171,6 +193,7 @@ def newest_groups(branches: Iterable[int], count: int) -> dict[int, list[ChangeG
         "branches": list(branches),
         "reach": REACH,
         "most": MOST_POINTS,
+        "few": FEW,
         "visible": list(VISIBLE),
     }
     points: dict[int, list[GroupedPoint]] = defaultdict(list)

@@ -55,8 +55,12 @@ def load(access: Access) -> MyPushes | None:
         return None
     version = states.version_now()  # first: what changes meanwhile makes the page load it again
     addresses = sorted(people.addresses_of(user))
-    pushes = [*pulls_of(addresses, access), *commits_of(addresses, access)] if addresses else []
-    return MyPushes(addresses, pushes, version)
+    return MyPushes(addresses, pushes_of(addresses, access), version)
+
+
+def pushes_of(addresses: Collection[str], access: Access) -> list[Push]:
+    """What these addresses pushed: pull requests, then commits, each newest first."""
+    return [*pulls_of(addresses, access), *commits_of(addresses, access)] if addresses else []
 
 
 def commits_of(addresses: Collection[str], access: Access) -> list[Push]:
@@ -97,7 +101,9 @@ def pulls_of(addresses: Collection[str], access: Access) -> list[Push]:
     ]
 
 
-def mine_document(mine: MyPushes | None) -> list[dict[str, Any]]:
+def mine_document(access: Access) -> list[dict[str, Any]]:
+    """The pushes of the caller as JSON; none without a person."""
+    user = access.caller.user
     return [
         {
             "project": push.project.slug,
@@ -106,5 +112,5 @@ def mine_document(mine: MyPushes | None) -> list[dict[str, Any]]:
             "state": push.summary.state,
             "summary": push.summary.sentence,
         }
-        for push in (mine.pushes if mine else [])
+        for push in (pushes_of(people.addresses_of(user), access) if user else [])
     ]

@@ -11,7 +11,7 @@ from django.urls import Resolver404, resolve, reverse
 from speedtrack.accounts import pins
 from speedtrack.accounts.access import Access
 from speedtrack.accounts.models import MOST_PINS, Pin
-from speedtrack.alerts.lines.linecolumns import columns
+from speedtrack.alerts.lines.linecolumns import columns, newest_line
 from speedtrack.ground.texts.text import UNSTORABLE
 from speedtrack.projects.models import Project
 from speedtrack.reports.readings.comparisons import ComparisonReading, read
@@ -20,7 +20,7 @@ from speedtrack.web.pages import changes
 from speedtrack.web.pages.compare.page import sides_asked
 from speedtrack.web.pages.project.board import PlottedChange, SmallPlot
 from speedtrack.web.pages.project.columns import Mark
-from speedtrack.web.pages.project.grid import clean_values, newest_line
+from speedtrack.web.pages.project.grid import clean_values
 from speedtrack.web.pages.running.live import stream_of_queue
 from speedtrack.web.pages.timeline.points import newest_changes
 from speedtrack.web.pages.timeline.view import View, view_of

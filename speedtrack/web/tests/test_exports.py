@@ -21,7 +21,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import Membership, Role, Scope
 from speedtrack.outside import document, taking
-from speedtrack.projects.models import Commit, Position, Project
+from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.runs.models import Import, Measurement, Samples
 from speedtrack.web.pages.sharing import exportedpoints
 from speedtrack.web.tests.world import CPU, World, counted, slowed, world
@@ -185,6 +185,34 @@ def test_the_newest_value_of_each_series_is_a_gauge(measured: World, client: Cli
     expected = {(one.series.benchmark.name, one.series.machine.name): one.value for one in there}
     assert values == expected and len(values) == 4
     assert "lower is better" in gauge.documentation
+
+
+def test_the_newest_value_is_that_of_the_last_position_whatever_ids_its_commit_has(
+    measured: World, client: Client
+) -> None:
+    places = {commit: Position.objects.get(commit=measured.commit(commit)) for commit in (1, 5)}
+    Position.objects.filter(pk=places[5].pk).update(number=100)
+    Position.objects.filter(pk=places[1].pk).update(number=5)
+    Position.objects.filter(pk=places[5].pk).update(number=1)
+    assert commits_in(text_of(client, "/p/kvd/openmetrics")) == {measured.commit(1).sha}
+
+
+def test_a_commit_of_another_branch_is_no_newest_value(measured: World, client: Client) -> None:
+    Position.objects.filter(commit=measured.commit(2)).delete()
+    Measurement.objects.filter(commit__in=[measured.commit(number) for number in (3, 4, 5)]).delete()
+    assert commits_in(text_of(client, "/p/kvd/openmetrics")) == {measured.commit(1).sha}
+
+
+def test_names_in_openmetrics_may_have_any_character(measured: World, client: Client) -> None:
+    name = 'a"b\\c'
+    Project.objects.update(default_branch=name)
+    Branch.objects.update(name=name)
+    families = text_string_to_metric_families(text_of(client, "/p/kvd/openmetrics"))
+    assert {sample.labels["branch"] for family in families for sample in family.samples} == {name}
+
+
+def commits_in(text: str) -> set[str]:
+    return {one.labels["commit"] for family in text_string_to_metric_families(text) for one in family.samples}
 
 
 @pytest.fixture

@@ -49,8 +49,8 @@ def home(request: HttpRequest) -> HttpResponse:
 @require_safe
 def home_values(request: HttpRequest) -> HttpResponse:
     access = access_of(request)
-    document = home_page.home_document(home_page.load(access))
-    return JsonResponse(plain_values({**document, "mine": my_pushes.mine_document(my_pushes.load(access))}))
+    document = home_page.home_document(home_page.project_cards(access))
+    return JsonResponse(plain_values({**document, "mine": my_pushes.mine_document(access)}))
 
 
 @require_safe

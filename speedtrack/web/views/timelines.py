@@ -17,7 +17,7 @@ from speedtrack.web.pages.timeline.document import chart_values, timeline_docume
 from speedtrack.web.pages.timeline.legend import legend_of
 from speedtrack.web.pages.timeline.names import LineName, suggestions
 from speedtrack.web.pages.timeline.overlay import Overlay, overlay_of
-from speedtrack.web.pages.timeline.points import Gaps, gaps_in
+from speedtrack.web.pages.timeline.points import Gaps, ShownChange, changes_on, gaps_in
 from speedtrack.web.pages.timeline.table import csv_rows
 from speedtrack.web.pages.timeline.version import etag_of
 from speedtrack.web.pages.timeline.view import RANGES, newest_position, position_of, view_of
@@ -79,26 +79,28 @@ def timeline_values(request: HttpRequest, slug: str, benchmark: str, metric: str
     format_or_404(form, "a timeline", ("json", "csv", "svg"))
     overlay = overlay_of(view_of(slug, benchmark, metric, request.GET), request.GET, access_of(request))
     # Trials may be deleted without a trace in what the version is made of.
-    gaps = gaps_in(overlay)
-    etag = None if "trials" in request.GET else etag_of(overlay, gaps, f"{form} {request.GET.urlencode()}")
+    gaps, changes = gaps_in(overlay), changes_on(overlay)
+    etag = None if "trials" in request.GET else etag_of(overlay, gaps, changes, f"{form} {request.GET.urlencode()}")
     answer = {"json": json_answer, "csv": csv_answer, "svg": svg_answer}[form]
-    response: HttpResponseBase = condition(lambda _: etag)(lambda request: answer(request, overlay, gaps))(request)
+    response: HttpResponseBase = condition(lambda _: etag)(lambda request: answer(request, overlay, gaps, changes))(
+        request
+    )
     response.headers["Cache-Control"] = "no-cache"  # to be kept, and used once the server has said that it is current
     return response
 
 
-def json_answer(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponse:
+def json_answer(request: HttpRequest, overlay: Overlay, gaps: Gaps, changes: list[ShownChange]) -> HttpResponse:
     all_points, trials = request.GET.get("points") == "all", request.GET.get("trials") == "1"
-    document = timeline_document(overlay, gaps, all_points, trials)
+    document = timeline_document(overlay, gaps, changes, all_points, trials)
     return HttpResponse(timeline_json(document), content_type="application/json")
 
 
-def csv_answer(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponseBase:
-    return csv_response(file_name(overlay), csv_rows(overlay, gaps))
+def csv_answer(request: HttpRequest, overlay: Overlay, gaps: Gaps, changes: list[ShownChange]) -> HttpResponseBase:
+    return csv_response(file_name(overlay), csv_rows(overlay, gaps, changes))
 
 
-def svg_answer(request: HttpRequest, overlay: Overlay, gaps: Gaps) -> HttpResponse:
-    document = chart_values(timeline_document(overlay, gaps, trials=request.GET.get("trials") == "1"))
+def svg_answer(request: HttpRequest, overlay: Overlay, gaps: Gaps, changes: list[ShownChange]) -> HttpResponse:
+    document = chart_values(timeline_document(overlay, gaps, changes, trials=request.GET.get("trials") == "1"))
     width, height = size_of(request, "width", WIDTH), size_of(request, "height", HEIGHT)
     theme = "dark" if request.GET.get("theme") == "dark" else "light"
     response = HttpResponse(timeline_svg(document, width, height, theme), content_type="image/svg+xml; charset=utf-8")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Subquery
 from django.http import QueryDict
 
-from speedtrack.alerts.lines.linecolumns import LineColumns
+from speedtrack.alerts.lines.linecolumns import LineColumns, newest_line
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.storing import suite_of
 from speedtrack.judging.verdicts import SETTLED, SIGNS, direction_of, words_of
@@ -109,7 +109,7 @@ def plots_of(
     """By benchmark, its plot; those without a point along the path have none."""
     marks = grid.marks_by_benchmark(path)
     lines = grid.lines_by_benchmark(scope, all_series, path)
-    return {name: plot_of(scope, name, grid.newest_line(own), marks.get(name, {}), path) for name, own in lines.items()}
+    return {name: plot_of(scope, name, newest_line(own), marks.get(name, {}), path) for name, own in lines.items()}
 
 
 def plot_of(

@@ -2,17 +2,14 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from django.db import connection
-
 from speedtrack.alerts.lines import linecolumns
 from speedtrack.alerts.lines.effects import SmallestEffects
-from speedtrack.alerts.lines.linecolumns import LineColumns
-from speedtrack.alerts.lines.lines import sql
+from speedtrack.alerts.lines.linecolumns import LineColumns, newest_line
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.groups import group_by_name, groups_of
@@ -27,7 +24,8 @@ from speedtrack.web.addresses import timeline_path
 from speedtrack.web.drawing.charts.gaps import UNMEASURED, Gap, gaps_of
 from speedtrack.web.pages import releasepoints
 from speedtrack.web.pages.project.columns import GridColumn, Mark, columns_before, end_on
-from speedtrack.web.pages.project.filters import MOST, GridFilters, TagChoices, pages_for
+from speedtrack.web.pages.project.filters import GridFilters, TagChoices, pages_for
+from speedtrack.web.pages.project.pagerows import PageRows, outline_of, read_outline, rows_of_page
 from speedtrack.web.pages.releasepoints import MeasuredRelease
 from speedtrack.web.scope import PageScope
 
@@ -35,20 +33,6 @@ SHOWN = 30  # columns of the grid: releases, then commits
 RELEASES = 5  # of them at most
 STRONG = 2  # times the smallest detectable difference, from which on a cell has the strong colour
 WINDOW = 90  # commits that sparklines are drawn from
-LISTED_COMMITS = 8  # the newest ones, which a list tells whether they were measured
-# Of series: those with points along a path, with those of its newest commits that they measured. Counted rather than
-# sought, along an array that PostgreSQL does not see: it would read series that have ended as a whole.
-OUTLINE = sql("""
-      WITH path AS MATERIALIZED (SELECT %(path)s::int[] AS commits, %(newest)s::int[] AS newest)
-    SELECT s.id, points.*
-      FROM path
-CROSS JOIN unnest(%(series)s::int[]) AS s (id)
-CROSS JOIN LATERAL (
-        SELECT array_agg(m.commit_id) FILTER (WHERE m.commit_id = ANY (path.newest))
-          FROM runs_measurement m
-         WHERE m.series_id = s.id AND m.commit_id = ANY (path.commits) AND IS_POINT
-        HAVING count(*) > 0) points
-""")
 
 
 class Cell(NamedTuple):
@@ -105,57 +89,12 @@ class Grid:
     hidden: int = 0
     before: str = ""
     older: str = ""
-    rows: "PageRows" = field(default_factory=lambda: PageRows([], [], 0))
+    rows: PageRows = field(default_factory=lambda: PageRows([], [], 0))
 
     @property
     def columns(self) -> int:
         """How many columns its table has."""
         return len(self.releases) + len(self.commits) + 3 + (self.release is not None)
-
-
-class PageRows(NamedTuple):
-    """Which rows are on a page. ``groups``: those of all rows, in their order; ``names``: the benchmarks of the page.
-
-    ``begin``: how many rows come before these.
-    """
-
-    groups: list[str]
-    names: list[str]
-    begin: int
-
-    @property
-    def of(self) -> int:
-        return len(self.groups)
-
-    @property
-    def first(self) -> int:
-        return self.begin + 1
-
-    @property
-    def last(self) -> int:
-        return self.begin + len(self.names)
-
-    @property
-    def previous_page(self) -> int | None:
-        return self.begin // MOST or None
-
-    @property
-    def next_page(self) -> int | None:
-        return self.begin // MOST + 2 if self.following else None
-
-    @property
-    def following(self) -> int:
-        """How many rows the next page has."""
-        return min(MOST, self.of - self.last)
-
-    @property
-    def are_headed(self) -> bool:
-        return len(set(self.groups)) > 1
-
-    @property
-    def continued(self) -> str:
-        """The group of the row before these; empty on the first page."""
-        return self.groups[self.begin - 1] if self.begin else ""
 
 
 class ShownSeries(NamedTuple):
@@ -206,8 +145,9 @@ def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: st
     admitted = {
         pk: series for pk, series in all_series.items() if filters.admits(series.benchmark, groups[series.benchmark])
     }
-    admitted_names = {series.benchmark for series in admitted.values()}
-    outline = read_outline(admitted, path) if page and pages_for(admitted_names) > 1 else None
+    benchmarks = {pk: series.benchmark for pk, series in admitted.items()}
+    admitted_names = set(benchmarks.values())
+    outline = read_outline(benchmarks, path) if page and pages_for(admitted_names) > 1 else None
     rows = rows_of_page(groups, outline.names if outline else admitted_names, page)
     series_by_id = {pk: series for pk, series in admitted.items() if series.benchmark in rows.names}
     by_name = lines_by_benchmark(scope, series_by_id, path)
@@ -249,48 +189,6 @@ def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: st
     )
 
 
-@dataclass(frozen=True)
-class Outline:
-    """What concerns all rows, of whichever page: their benchmarks and series with points along the path.
-
-    ``newest``: of each benchmark, the series of its newest line. ``measured``: as that of the grid.
-    """
-
-    series: list[int]
-    newest: dict[str, int]
-    measured: frozenset[int]
-
-    @property
-    def names(self) -> Collection[str]:
-        return self.newest.keys()
-
-
-def outline_of(by_name: Mapping[str, list[LineColumns]], path: Sequence[GridColumn]) -> Outline:
-    """The outline of the rows that have these lines."""
-    series = [line.series_id for lines in by_name.values() for line in lines]
-    newest = {name: newest_line(lines).series_id for name, lines in by_name.items()}
-    return Outline(series, newest, measured_commits(path, by_name))
-
-
-def read_outline(series: Mapping[int, ShownSeries], path: Sequence[GridColumn]) -> Outline:
-    """The outline of more rows than a page has, without their lines. A later series has newer points."""
-    ids = [column.pk for column in path]
-    with connection.cursor() as cursor:
-        cursor.execute(OUTLINE, {"series": list(series), "path": ids, "newest": ids[-LISTED_COMMITS:]})
-        measured: dict[int, list[int] | None] = dict(sorted(cursor))
-    newest = {series[pk].benchmark: pk for pk in measured}
-    return Outline(
-        list(measured), newest, frozenset(commit for commits in measured.values() for commit in commits or ())
-    )
-
-
-def rows_of_page(groups: Mapping[str, str], names: Collection[str], page: int | None) -> PageRows:
-    """The rows of a page; of the last one if there are fewer pages. ``groups``: by name, in the order of the rows."""
-    ordered = [name for name in groups if name in names]
-    begin = (min(page, pages_for(ordered)) - 1) * MOST if page else 0
-    return PageRows([groups[name] for name in ordered], ordered[begin : begin + MOST] if page else ordered, begin)
-
-
 def shown_series(scope: PageScope) -> dict[int, ShownSeries]:
     series = Series.objects.filter(project=scope.project, machine=scope.machine, metric=scope.metric.name)
     rows = series.filter(benchmark__ladder="").order_by("pk")
@@ -321,10 +219,6 @@ def lines_by_benchmark(
     return lines_by_name
 
 
-def newest_line(lines: Sequence[LineColumns]) -> LineColumns:
-    return max(lines, key=lambda line: (line.at[-1], line.series_id))
-
-
 def measured_releases(scope: PageScope, series: list[int]) -> list[MeasuredRelease]:
     """The releases that these series measured, the newest first."""
     if not series:
@@ -338,11 +232,6 @@ def release_of(series: Iterable[int], releases: Iterable[MeasuredRelease]) -> Me
     """The newest release that one of these series measured."""
     newest = set(series)
     return next((release for release in releases if not newest.isdisjoint(release.values)), None)
-
-
-def measured_commits(path: Sequence[GridColumn], by_name: Mapping[str, list[LineColumns]]) -> frozenset[int]:
-    positions = {at for lines in by_name.values() for line in lines for at in line.at.tolist()}
-    return frozenset(path[at].pk for at in positions)
 
 
 def breaks_of(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Subquery, Window
+from django.db.models import Count, Exists, OuterRef, Subquery
 from django.http import QueryDict
 
 from speedtrack.alerts.models import Alert
@@ -23,6 +23,7 @@ from speedtrack.web.pages.project.columns import GridColumn
 from speedtrack.web.pages.project.filters import GridFilters, page_of
 from speedtrack.web.pages.project.grid import Grid
 from speedtrack.web.pages.project.outside import Snippet, snippets
+from speedtrack.web.pages.project.pagerows import LISTED_COMMITS
 from speedtrack.web.scope import PageScope, scope_of
 
 LISTED_CHANGES = 8
@@ -104,7 +105,7 @@ def grid_of(scope: PageScope, query: QueryDict, page: int | None) -> Grid:
 def commit_rows(table: Grid, change_groups: list[ChangeGroup]) -> list[CommitRow]:
     """The newest commits of the grid, the newest first."""
     rows = []
-    for placed in reversed(table.commits[-grid.LISTED_COMMITS :]):
+    for placed in reversed(table.commits[-LISTED_COMMITS:]):
         gap = table.states.get(placed.commit.pk, UNMEASURED)
         is_measured = placed.commit.pk in table.measured
         state, reason = ("measured", "") if is_measured else (gap.state, gap.reason)
@@ -115,8 +116,9 @@ def commit_rows(table: Grid, change_groups: list[ChangeGroup]) -> list[CommitRow
 
 def open_alerts(project: Project) -> list[Alert]:
     """The newest of the project's open alerts, newest first, each with ``total``: how many are open."""
-    alerts = Alert.objects.work().filter(project=project).annotate(total=Window(Count("pk")))
-    return list(for_banners(alerts).order_by("-id")[:LISTED_ALERTS])
+    alerts = Alert.objects.work().filter(project=project)
+    total = alerts.order_by().values("project").annotate(count=Count("pk")).values("count")
+    return list(for_banners(alerts.annotate(total=Subquery(total))).order_by("-id")[:LISTED_ALERTS])
 
 
 def project_document(page: ProjectPage) -> dict[str, Any]:

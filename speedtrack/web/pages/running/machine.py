@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, Count, OuterRef, QuerySet, Subquery, When
+from django.db.models import Case, Count, OuterRef, Subquery, When
 from django.http import Http404
 
 from speedtrack.accounts.access import Access
@@ -22,6 +22,7 @@ from speedtrack.reports.machines import (
     soundness_by,
 )
 from speedtrack.runs.models import (
+    ACTIVE,
     Alarm,
     Assignment,
     Canary,
@@ -97,14 +98,13 @@ def machine_or_404(name: str) -> Machine:
 
 def load(name: str, access: Access) -> MachinePage:
     machine = machine_or_404(name)
-    work = queue.work_of(machine, access)
+    running, ended = runs_of(machine)
+    work = queue.work_of(machine, running, access)
     work.queued = getattr(machine, "queued")  # noqa: B009 (an annotation)
     keep_secret([machine], access)
     history = history_of(machine, access)
     work.soundness = soundness_by(history, machine, work.standing, access)
     checks, canary = history.checks, history.canary
-    ended_runs = Run.objects.filter(machine=machine, canary=None, status__in=(Status.SUCCEEDED, Status.FAILED))
-    ended_runs = ended_runs.filter(ended_at__isnull=False)  # as the index of ended runs has it
     return MachinePage(
         machine=machine,
         work=work,
@@ -116,7 +116,7 @@ def load(name: str, access: Access) -> MachinePage:
         plot=CanaryPlot.of([canary_dot(check) for check in checks]) if checks else None,
         eras=history.eras,
         events=history.events,
-        listed_runs=[run if access.sees(run.project_id) else None for run in newest_of(ended_runs)],
+        listed_runs=[run if access.sees(run.project_id) else None for run in ended],
         shifts=history.shifts,
         shares=history.shares,
         opens_at=work.standing.opens_at,
@@ -130,8 +130,16 @@ def load(name: str, access: Access) -> MachinePage:
     )
 
 
-def newest_of(runs: QuerySet[Run]) -> QuerySet[Run]:
-    return runs.select_related("project", "commit", "base").order_by("-ended_at")[:LISTED_RUNS]
+def runs_of(machine: Machine) -> tuple[Run | None, list[Run]]:
+    """The run that the machine measures now, and those that it ended last, the newest first; by one statement."""
+    runs = Run.objects.filter(machine=machine)
+    ended = runs.filter(canary=None, status__in=(Status.SUCCEEDED, Status.FAILED))
+    ended = ended.filter(ended_at__isnull=False)  # as the index of ended runs has it
+    active = runs.active().order_by("pk").values("pk")[:1]
+    pks = active.union(ended.order_by("-ended_at").values("pk")[:LISTED_RUNS])
+    rows = list(queue.with_related(Run.objects.filter(pk__in=pks)).order_by("-ended_at", "-pk"))
+    running = next((run for run in rows if run.status in ACTIVE), None)
+    return running, [run for run in rows if run is not running]
 
 
 def assignments_of(machine: Machine, access: Access) -> list[Assignment]:

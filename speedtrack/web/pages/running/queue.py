@@ -211,16 +211,20 @@ def expected_works(
     return machine_works
 
 
-def work_of(machine: Machine, access: Access) -> MachineWork:
-    """What one machine measures now."""
-    stands = standing.of_machine(machine)
-    work = MachineWork(machine, None, stands, running=active_runs().filter(machine=machine).first())
+def work_of(machine: Machine, running: Run | None, access: Access) -> MachineWork:
+    """What one machine measures now: this run."""
+    work = MachineWork(machine, None, standing.of_machine(machine), running=running)
     work.hide(access)
     return work
 
 
 def active_runs() -> QuerySet[Run]:
-    return Run.objects.active().select_related(*RELATED).defer(*HEAVY)
+    return with_related(Run.objects.active())
+
+
+def with_related(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """Runs with what rows of them show."""
+    return runs.select_related(*RELATED).defer(*HEAVY)
 
 
 def waiting_runs(machine_ids: list[int]) -> dict[int, list[WaitingRun]]:

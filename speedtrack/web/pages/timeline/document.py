@@ -23,7 +23,6 @@ from speedtrack.web.pages.timeline.points import (
     Trials,
     notes_on,
     releases_of,
-    shown_changes,
     trials_of,
 )
 
@@ -82,14 +81,16 @@ class PathDocument:
     measured: dict[int, frozenset[int]]  #: by series, the positions of the commits with a value
 
 
-def timeline_document(overlay: Overlay, gaps: Gaps, all_points: bool = False, trials: bool = False) -> dict[str, Any]:
+def timeline_document(
+    overlay: Overlay, gaps: Gaps, changes: Sequence[ShownChange], all_points: bool = False, trials: bool = False
+) -> dict[str, Any]:
     """The chart's data, in columns; ``at`` counts commits from the first of a path.
 
     Commits are JSON as text, and COLUMNS of a line are arrays: ``timeline_json`` writes them as they are.
-    ``gaps``: of the overlay. ``all_points``: even where a chart of their outline looks the same. ``trials``: the
-    samples of each point.
+    ``gaps``, ``changes``: of the overlay. ``all_points``: even where a chart of their outline looks the same.
+    ``trials``: the samples of each point.
     """
-    changes = shown_changes(overlay)
+    changes = [change for change in changes if change.is_visible]
     tags, annotations = notes_on(overlay)
     documents = path_documents(overlay, changes, gaps, tags, all_points)
     points = sum(len(line.at) for document in documents for line in document.columns)

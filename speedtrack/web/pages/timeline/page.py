@@ -16,10 +16,23 @@ from speedtrack.benchmarks.models import Benchmark
 from speedtrack.runs.models import ReferenceRate
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.timeline import workload
+from speedtrack.web.pages.timeline.overlay import rows_of
 from speedtrack.web.pages.timeline.points import newest_changes
 from speedtrack.web.pages.timeline.view import View, definitions_of, position_of
 
 LATELY = 200  # commits in which the newest value is looked for
+# From the end of the branch, each commit by each series, until one was measured.
+NEWEST = lines.sql("""
+    SELECT s.id, p.number, c.sha, c.committed_at
+      FROM (SELECT number, commit_id FROM projects_position
+             WHERE branch_id = %(branch)s AND number BETWEEN %(first)s AND %(last)s ORDER BY number DESC) p
+CROSS JOIN unnest(%(series)s::bigint[]) AS s (id)
+CROSS JOIN LATERAL (
+        SELECT FROM runs_measurement m
+         WHERE m.series_id = s.id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT LIMIT 1) measured
+      JOIN projects_commit c ON c.id = p.commit_id
+  ORDER BY p.number DESC, s.id DESC LIMIT 1
+""")
 
 
 @dataclass(frozen=True)
@@ -88,15 +101,11 @@ def load(view: View, why_sha: str) -> TimelinePage:
 
 def newest_of(view: View) -> Newest | None:
     """The newest reliable point; if several series measured its commit, that of the last series."""
-    lately = view.newest(LATELY)
-    ids = [s.pk for s in view.series]
-    measurements = lines.clean_measurements().filter(series__in=ids, commit__positions__branch=view.branch)
-    recent = measurements.filter(commit__positions__number__range=(lately.first, lately.last))
-    newest = recent.order_by("-commit__positions__number", "-series", "-attempt")
-    row = newest.values_list("series", "commit__positions__number", "commit__sha", "commit__committed_at").first()
-    if row is None:
+    lately, ids = view.newest(LATELY), [s.pk for s in view.series]
+    rows = rows_of(NEWEST, series=ids, branch=view.branch.pk, first=lately.first, last=lately.last)
+    if not rows:
         return None
-    series, number, sha, committed_at = row
+    ((series, number, sha, committed_at),) = rows
     (point,) = lines.points([series], view.branch, number, number)
     return Newest(point, sha, committed_at, next(s.machine.name for s in view.series if s.pk == series))
 

@@ -7,16 +7,15 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import reduce
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from django.db.models import F, IntegerField, OuterRef, QuerySet, Subquery, Value
+from django.db.models import F, Q, QuerySet
 
 from speedtrack.alerts.lines.lines import sql
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.texts.markdown import plain_of
-from speedtrack.projects.models import Position
 from speedtrack.projects.releases import RELEASE
 from speedtrack.runs.models import Deferral, Run
 from speedtrack.web.drawing.charts.gaps import DEFERRAL_COLUMNS, GAP_COLUMNS, WITHOUT_POINT, Gap, newest_gaps
@@ -154,39 +153,50 @@ Gaps = list[dict[int, Gap]]
 def gaps_in(overlay: Overlay) -> Gaps:
     """By path and position: why the newest own run on the lines' machines, or else the branch's policy, left its commit
     without a point."""
+    branches = {path.branch.pk: number for number, path in enumerate(overlay.paths)}
     # "+ 0": without it PostgreSQL reads all runs of a machine rather than the index of the runs without a point.
     runs = Run.objects.own().annotate(on_machine=F("machine_id") + 0).filter(WITHOUT_POINT)
-    each: list[QuerySet[Any, Any]] = [
-        runs.filter(
-            project=path.branch.project_id,
-            on_machine__in={series.machine_id for _, series in overlay.along[number].values()},
-            commit__positions__branch=path.branch,
-            commit__positions__number__range=(path.first, path.last),
-        )
-        .annotate(path=Value(number, output_field=IntegerField()))
-        .values_list("path", "commit__positions__number", *GAP_COLUMNS)
-        for number, path in enumerate(overlay.paths)
-    ]
-    each += [
-        Deferral.objects.filter(
-            branch=path.branch,
-            commit__positions__branch=path.branch,
-            commit__positions__number__range=(path.first, path.last),
-        )
-        .annotate(path=Value(number, output_field=IntegerField()))
-        .values_list("path", "commit__positions__number", *DEFERRAL_COLUMNS)
-        for number, path in enumerate(overlay.paths)
-    ]
-    rows = sorted(all_of(each), key=lambda row: row[2])
+    own, deferred = Q(pk__in=[]), Q(pk__in=[])
+    for path, along in zip(overlay.paths, overlay.along, strict=True):
+        machines = {series.machine_id for _, series in along.values()}
+        within = Q(commit__positions__branch=path.branch, commit__positions__number__range=(path.first, path.last))
+        own |= within & Q(project=path.branch.project_id, on_machine__in=machines)
+        deferred |= within & Q(branch=path.branch)
+    place = ("commit__positions__branch", "commit__positions__number")
+    rows = runs.filter(own).values_list(*place, *GAP_COLUMNS)
+    rows = rows.union(Deferral.objects.filter(deferred).values_list(*place, *DEFERRAL_COLUMNS), all=True)
     gaps: Gaps = [{} for _ in overlay.paths]
-    for (path, number), gap in newest_gaps(((path, number), *columns) for path, number, *columns in rows).items():
-        gaps[path][number] = gap
+    ordered = sorted(rows, key=itemgetter(2))
+    for (branch, number), gap in newest_gaps(((row[0], row[1]), *row[2:]) for row in ordered).items():
+        gaps[branches[branch]][number] = gap
     return gaps
 
 
-def all_of(each: list[QuerySet[Any, Any]]) -> QuerySet[Any, Any]:
-    """The rows of several queries with equal columns, by one query."""
-    return reduce(lambda union, query: union.union(query, all=True), each)
+# The change points of all series once, then of each path those between the bounds of its commits' ids: a series may
+# run along several branches, of which a short part is shown.
+CHANGES = """
+      WITH points AS MATERIALIZED (
+        SELECT cp.*, s.metric, alert.status AS alert_state
+          FROM alerts_changepoint cp JOIN runs_series s ON s.id = cp.series_id
+     LEFT JOIN alerts_alert alert ON alert.id = cp.alert_id
+         WHERE cp.series_id = ANY (%(series)s))
+    SELECT asked.place - 1, p.number, cp.series_id, cp.metric, cp.status, cp.ratio, cp.low, cp.high, cp.alert_id,
+           cp.alert_state,
+           (SELECT f.number FROM projects_position f
+             WHERE f.branch_id = asked.branch_id AND f.commit_id = cp.before_id)
+      FROM unnest(%(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
+           WITH ORDINALITY AS asked (branch_id, first, last, place)
+CROSS JOIN LATERAL (
+        SELECT min(commit_id) AS least, max(commit_id) AS most FROM projects_position
+         WHERE branch_id = asked.branch_id AND number BETWEEN asked.first AND asked.last) bounds
+      JOIN unnest(%(series)s::bigint[], %(places)s::bigint[]) AS along (series_id, place) ON along.place = asked.place
+      JOIN points cp ON cp.series_id = along.series_id AND cp.commit_id BETWEEN bounds.least AND bounds.most
+CROSS JOIN LATERAL (
+        SELECT number FROM projects_position
+         WHERE branch_id = asked.branch_id AND commit_id = cp.commit_id
+           AND number BETWEEN asked.first AND asked.last OFFSET 0) p
+  ORDER BY asked.place, p.number, cp.id
+"""
 
 
 class ShownChange(NamedTuple):
@@ -213,31 +223,19 @@ class ShownChange(NamedTuple):
     def is_slowdown(self) -> bool:
         return METRICS[self.metric].is_worse(self.ratio)
 
+    @property
+    def is_visible(self) -> bool:
+        return self.status in changes.VISIBLE
 
-def shown_changes(overlay: Overlay, every: bool = False) -> list[ShownChange]:
-    """The visible change points of all paths (or ``every`` one), each path by itself, in commit order.
+
+def changes_on(overlay: Overlay) -> list[ShownChange]:
+    """The change points of the lines of all paths, each path by itself, in commit order.
 
     As columns: a long timeline has thousands of them.
     """
-    each = []
-    for number, path in enumerate(overlay.paths):
-        points: QuerySet[Any, Any] = changes.on_branch(path.branch, path.first, path.last)
-        points = points.filter(series__in=list(overlay.along[number]))
-        if not every:
-            points = points.filter(status__in=changes.VISIBLE)
-        begins = Position.objects.filter(branch=path.branch, commit=OuterRef("before")).values("number")
-        annotated = points.annotate(
-            path=Value(number, output_field=IntegerField()),
-            before_place=Subquery(begins),
-            alert_state=F("alert__status"),
-        )
-        each.append(
-            annotated.order_by().values_list(
-                "pk", "path", "place", "series", "series__metric", *ShownChange._fields[4:]
-            )
-        )
-    rows = sorted(all_of(each), key=lambda row: (row[1], row[2], row[0]))
-    return [ShownChange._make(row[1:]) for row in rows]
+    each = [(number, pk) for number, along in enumerate(overlay.along) for pk in along]
+    rows = overlay.fetch(CHANGES, series=[pk for _, pk in each], places=[number + 1 for number, _ in each])
+    return list(map(ShownChange._make, rows))
 
 
 def newest_changes(view: View) -> list[ChangePoint]:

@@ -16,9 +16,9 @@ from speedtrack.web.pages.timeline.points import (
     Gaps,
     ShownChange,
     TimelineCommit,
+    changes_on,
     commits_of,
     gaps_in,
-    shown_changes,
 )
 
 MOST_COMMITS = 200  # of the table, of each branch: the newest
@@ -78,7 +78,7 @@ def table_rows(overlay: Overlay) -> Iterator[TableRow]:
         (*overlay.along[path][line.series_id], (overlay.paths[path].first + line.at).tolist()) for path, line in each
     ]
     changes = {(boundary.line, boundary.position): boundary.what for boundary in find_breaks(entries)}
-    marks = {(change.path, change.place, change.series): change for change in shown_changes(overlay, every=True)}
+    marks = {(change.path, change.place, change.series): change for change in changes_on(overlay)}
     points: dict[tuple[int, int], list[tuple[int, int, RowPoint]]] = defaultdict(list)
     for path, line in each:
         line_number, _ = overlay.along[path][line.series_id]
@@ -126,9 +126,9 @@ HEADER = [
 ]
 
 
-def csv_rows(overlay: Overlay, gaps: Gaps) -> Iterator[list[Any]]:
+def csv_rows(overlay: Overlay, gaps: Gaps, changes: Iterable[ShownChange]) -> Iterator[list[Any]]:
     """A header, then one row per point or gap, by branch, oldest first. Queries run before the first row is yielded."""
-    commits, points = commits_of(overlay), csv_points(overlay)
+    commits, points = commits_of(overlay), csv_points(overlay, changes)
     gap_lines = [gap_names(overlay, path) for path in range(len(overlay.paths))]
     rows = (
         [*commit_cells(commit), *cells]
@@ -158,12 +158,9 @@ def gap_cells(gap: Gap, names: list[str]) -> list[Any]:
     return [*[""] * 6, unit, "", gap.state, "", *line]
 
 
-def csv_points(overlay: Overlay) -> dict[tuple[int, int], list[list[Any]]]:
+def csv_points(overlay: Overlay, changes: Iterable[ShownChange]) -> dict[tuple[int, int], list[list[Any]]]:
     """By (path, position): for each point, the columns that follow those of its commit."""
-    marks = {
-        (change_point.path, change_point.place, change_point.series): change_point.status
-        for change_point in shown_changes(overlay, every=True)
-    }
+    marks = {(change.path, change.place, change.series): change.status for change in changes}
     rows: dict[tuple[int, int], list[list[Any]]] = defaultdict(list)
     for path, columns in enumerate(overlay.columns()):
         first = overlay.paths[path].first
