@@ -221,15 +221,18 @@ class Branch(models.Model):
 
 
 class Position(models.Model):
-    """The position of a commit on a branch, counted from the root along first parents."""
+    """The position of a commit on a branch, counted from the root along first parents.
 
+    They have no ids: in a repository of many branches there are more of them than of anything else.
+    """
+
+    pk = models.CompositePrimaryKey("branch_id", "number")
     branch = models.ForeignKey(Branch, models.CASCADE, related_name="positions", db_index=False)
     commit = models.ForeignKey(Commit, models.CASCADE, related_name="positions")
     number = models.IntegerField()
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["branch", "number"], name="one_commit_per_position"),
             models.UniqueConstraint(fields=["branch", "commit"], name="one_position_per_commit"),
         ]
 

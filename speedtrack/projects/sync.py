@@ -39,12 +39,12 @@ SELECT fork.branch, p.number
 # From each branch's end on (OFFSET 0), which is short; its length is estimated as a third of the history.
 REMOVED = """
 WITH gone AS MATERIALIZED (
-    SELECT p.id, p.branch_id, p.number, (SELECT sha FROM projects_commit c WHERE c.id = p.commit_id) AS sha
+    SELECT p.ctid, p.branch_id, p.number, (SELECT sha FROM projects_commit c WHERE c.id = p.commit_id) AS sha
       FROM unnest(%s::bigint[], %s::int[]) AS path (branch, kept)
-     CROSS JOIN LATERAL (SELECT * FROM projects_position p
+     CROSS JOIN LATERAL (SELECT p.ctid, p.* FROM projects_position p
                           WHERE p.branch_id = path.branch AND p.number >= path.kept OFFSET 0) p
 ), deleted AS (
-    DELETE FROM projects_position WHERE id = ANY(ARRAY(SELECT id FROM gone))
+    DELETE FROM projects_position WHERE ctid = ANY(ARRAY(SELECT ctid FROM gone))
 )
 SELECT branch_id, number, sha FROM gone ORDER BY branch_id, number
 """

@@ -37,17 +37,16 @@ def make_commits(taken: Ids, story: Story, count: int, now: datetime) -> None:
 
     columns = "id, project_id, sha, parents, author_name, author_email, authored_at, committed_at, subject, reverts"
     copy_rows("projects_commit", columns, rows())
-    place(taken, story.branch, story, count)
+    place(story.branch, story, count)
 
 
 def time_of(number: int, count: int, now: datetime) -> datetime:
     return now - EVERY * (count - number)
 
 
-def place(taken: Ids, branch: Branch, story: Story, count: int) -> None:
+def place(branch: Branch, story: Story, count: int) -> None:
     """Let a branch consist of the first ``count`` commits."""
     columns = {
-        "id": ids(taken.take("projects_position", count)),
         "branch_id": ids(branch.pk),
         "commit_id": integers(story.commits[:count]),
         "number": integers(np.arange(count)),
@@ -56,13 +55,13 @@ def place(taken: Ids, branch: Branch, story: Story, count: int) -> None:
     Branch.objects.filter(pk=branch.pk).update(head_id=int(story.commits[count - 1]))
 
 
-def make_branches(taken: Ids, story: Story, count: int) -> None:
+def make_branches(story: Story, count: int) -> None:
     """Branches of releases, each left where it began, with its tag."""
     length = len(story.commits)
     for number in range(1, count + 1):
         branch = Branch.objects.create(project=story.project, name=f"{number}.0")
         head = length * number // (count + 1)
-        place(taken, branch, story, head)
+        place(branch, story, head)
         Tag.objects.create(project=story.project, name=f"{number}.0.0", sha=story.shas[head - 1])
 
 

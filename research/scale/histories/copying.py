@@ -101,7 +101,7 @@ def copy_rows(table: str, columns: str, rows: Iterable[Sequence[Any]]) -> None:
 
 
 TABLES = (
-    *("projects_commit", "projects_position", "projects_delivery", "runs_run", "runs_attempt", "runs_runevent"),
+    *("projects_commit", "projects_delivery", "runs_run", "runs_attempt", "runs_runevent"),
     *("runs_build", "runs_logchunk", "runs_measurement", "runs_result"),
 )
 

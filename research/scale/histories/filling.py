@@ -59,7 +59,7 @@ def write_wide(
     taken: Ids, story: Story, sizes: Sizes, unmeasured: int, rng: np.random.Generator, now: datetime
 ) -> None:
     commits.make_commits(taken, story, unmeasured + sizes.wide_commits, now)
-    commits.make_branches(taken, story, sizes.branches)
+    commits.make_branches(story, sizes.branches)
     story.measured = list(range(unmeasured, unmeasured + sizes.wide_commits))
     everywhere = list(range(len(story.machines)))
     write_results(taken, [MeasuredPart(story, story.measured, everywhere, 0)], rng, now)
@@ -87,7 +87,7 @@ def write_long(taken: Ids, story: Story, sizes: Sizes, rng: np.random.Generator,
 
 def write_small(taken: Ids, story: Story, count: int, rng: np.random.Generator, now: datetime) -> None:
     commits.make_commits(taken, story, count, now)
-    commits.make_branches(taken, story, 2)
+    commits.make_branches(story, 2)
     story.measured = list(range(count))
     write_results(taken, [MeasuredPart(story, story.measured, list(range(len(story.machines))), 0)], rng, now)
 

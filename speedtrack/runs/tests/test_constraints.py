@@ -1,6 +1,7 @@
 """Each named constraint holds against attacks by SQL or the ORM that bypass the verbs."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -151,8 +152,12 @@ def test_a_commit_a_branch_and_a_tag_stand_once_per_project(run: Run) -> None:
 
 
 def test_a_position_holds_one_commit_and_a_commit_one_position(run: Run) -> None:
-    refuses("one_commit_per_position", again(Position.objects.get(number=0), commit=run.commit))
-    refuses("one_position_per_commit", again(Position.objects.get(number=0), number=99))
+    root = Position.objects.get(number=0)
+    aside = Commit.objects.get(pk=root.commit_id)
+    again(aside, sha="f" * 40)()
+    place = partial(Position.objects.create, branch=root.branch)
+    refuses("projects_position_pkey", partial(place, number=0, commit=aside))
+    refuses("one_position_per_commit", partial(place, number=99, commit=root.commit))
 
 
 def test_a_delivery_stands_once_per_id_and_waits_once_per_body(run: Run) -> None:
