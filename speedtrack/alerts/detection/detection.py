@@ -24,7 +24,7 @@ from speedtrack.stats.changes.history import HistoryVerdict, history_verdicts
 
 Status = ChangePoint.Status
 
-TOGETHER = 50  # series that are read and judged in one transaction; whoever accepts measurements of them waits for it
+TOGETHER = 100  # series that are read and judged in one transaction; whoever accepts measurements of them waits for it
 MOST_JUDGED = 200  # of the new points, the newest at which the whole history is judged: an import brings thousands
 
 
@@ -80,8 +80,8 @@ def take(undetected: QuerySet[Series]) -> list[Series]:
     Measurements that are accepted from now on wait for the lock, and then mark the series again.
     """
     locked = undetected.order_by("pk").select_for_update(skip_locked=True, of=("self",), no_key=True)
-    related = locked.select_related("project", "machine", "benchmark").prefetch_related("machine__projects")
-    return list(related[:TOGETHER])
+    # Not joined: few projects, machines and benchmarks have many series, and their documents are long.
+    return list(locked.prefetch_related("project", "machine__projects", "benchmark")[:TOGETHER])
 
 
 def look_at(locked: Sequence[Series], effects: EffectsOfProjects) -> None:
