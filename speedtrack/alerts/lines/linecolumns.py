@@ -1,4 +1,4 @@
-"""Lines as columns, for charts: arrays of numpy, as an object per point would cost Python too much."""
+"""Lines as columns, for charts and sensitivity: arrays of numpy, as an object per point would cost Python too much."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
 """The one reader of lines: the points of a series along a branch, one per measured commit.
 
-Pages and mails read summaries (``points``), charts read columns (``linecolumns``), detection reads trials
+Pages and mails read summaries (``points``), charts and sensitivity columns (``linecolumns``), detection reads trials
 (``trial_points``).
 """
 
