@@ -201,11 +201,11 @@ def _placed_together(of_points: Sequence[Sequence[Point]], sensitivity: Sensitiv
     scales = [Scale.of(chain.from_iterable(trials)) for trials in of_trials]
     placed = [levels(trials, scale) for trials, scale in zip(of_trials, scales, strict=True)]
     table = np.zeros((len(placed), max(len(level) for level, _ in placed)))
-    for row, (level, _) in zip(table, placed, strict=True):
-        row[: len(level)] = level
+    for at, (level, _) in enumerate(placed):
+        table[at, : len(level)] = level
     newest, base = newest_means(table, sensitivity.trim), rolling_means(table, sensitivity.before, sensitivity.trim)
-    for row, (scale, (level, error)) in enumerate(zip(scales, placed, strict=True)):
-        yield PlacedLine(scale, level, error, newest[row, : len(level)], base[row, : len(level)])
+    for at, (scale, (level, error)) in enumerate(zip(scales, placed, strict=True)):
+        yield PlacedLine(scale, level, error, newest[at, : len(level)], base[at, : len(level)])
 
 
 def _boundaries(level: Array, settled: Iterable[SettledShift]) -> list[int]:
