@@ -53,6 +53,7 @@ handler429 = "speedtrack.web.requests.errors.too_many_requests"  # django-allaut
 handler500 = "speedtrack.web.requests.errors.server_error"
 
 urlpatterns = [
+    path("api/runner/", runner_api.urls),  # first, as runners call most often
     path("", pages.home, name="home"),
     path("home.json", pages.home_values, name="home-values"),
     path("p/<slug:slug>/", pages.project, name="project"),
@@ -187,7 +188,6 @@ urlpatterns = [
     # For clients that can send neither a header nor a user with the address.
     path("codespeed/<str:token>/result/add/", codespeed.add_result, name="codespeed-token-add"),
     path("codespeed/<str:token>/result/add/json/", codespeed.add_json_results, name="codespeed-token-add-json"),
-    path("api/runner/", runner_api.urls),
     path("api/v1/docs", api_pages.docs, name="api-docs"),
     path("api/v1/openapi.json", api_pages.openapi, name="api-openapi"),
     path("api/v1/", people_api.urls),

@@ -30,7 +30,7 @@ KEPT_DAYS = {"trial": 90, "sample": 730}
 
 DISK_BYTES = 1e12
 WORKERS = 2  # processes that detect, as installed
-WEB_CONNECTIONS = webserver.THREADS + webserver.PROMPT_THREADS  # of a web process
+WEB_CONNECTIONS = sum(webserver.THREADS.values())  # of a web process
 OTHER_CONNECTIONS = 15  # of the dispatcher, the workers, superusers
 CONNECTIONS = 100  # max_connections, as PostgreSQL is installed
 PLANNING_S = 60

@@ -29,7 +29,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "their lists, or windows of days, hold more than the short history": (
         *("alerts", "alerts-feed", "alerts-values", "all-alerts", "all-alerts-feed", "all-alerts-values"),
-        *("api:list_alerts N rows", "api:list_change_points N rows", "changes-feed", "machine", "machine-values"),
+        *("api:list_alerts N rows", "changes-feed", "machine", "machine-values"),
         *("search words of subjects", "search-values words of subjects", "search-values a sha"),
     ),
     "they count or estimate the runs that wait, or those of the last day": (
@@ -40,7 +40,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("releases", "releases-values", "releases-feed", "home"),
         *("home-values", "project a grid of N benchmarks", "project-values", "commit N series"),
         *("commit-values N series", "timeline N commits", "timeline-values JSON, lines of N branches"),
-        *("api:list_measurements N rows", "api:list_runs N rows", "openmetrics"),
+        *("api:list_measurements N rows", "api:list_change_points N rows", "openmetrics"),
     ),
     "faults: a range of dates, the beginning of a sha, or the newest run reads the history whole": (
         *("export N commits", "timeline-why", "takes"),

@@ -104,7 +104,7 @@ def claim(request: MachineRequest, claim: Claim) -> HttpResponse:
     standing.stop_waiting(request.auth)  # it holds its cores
     run = queue.claim(request.auth, claim.instance)
     failpoints.reach("claim.after_commit")
-    return JsonResponse(jobs.job_document(run)) if run else HttpResponse(status=204)
+    return HttpResponse(jobs.job_text(run), content_type="application/json") if run else HttpResponse(status=204)
 
 
 @api.post("runs/{run_id}/renew", response=Renewed)

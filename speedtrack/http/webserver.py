@@ -2,8 +2,8 @@
 
 One thread reads and writes all connections. A request gets one of the THREADS only once it has arrived completely, and
 its answer is buffered. So a client that sends or reads slowly occupies only a connection, until its time limit; and no
-client may occupy more than its share of the connections. Calls of programs (PROMPT) have threads of their own, which no
-page occupies.
+client may occupy more than its share of the connections. Each kind of request (THREADS) has threads of its own, which
+no other kind occupies.
 """
 
 import argparse
@@ -34,10 +34,11 @@ from waitress.utilities import BadRequest, Error
 from speedtrack.http import bodylimits, browserheaders, problems
 from speedtrack.http.clientaddress import named_by_proxy, network_of
 
-THREADS = 5  # of pages
-PROMPT_THREADS = 3
-PROMPT = ("/api/runner/", "/hooks/", "/healthz", "/readyz", "/metrics")  # must not wait for pages
-LINE = 100  # pages may wait for a thread; more are refused
+#: prompt: calls of programs that get a quick answer. page: what is only read; few, because all share one interpreter,
+#: so that each thread that computes delays every step of the others. other: may wait for git or a foreign server.
+THREADS = {"prompt": 3, "page": 2, "other": 3}
+PROMPT = ("/api/runner/", "/hooks/", "/healthz", "/readyz", "/metrics")
+LINE = 100  # requests of a kind may wait for a thread; more are refused, but none of the prompt ones
 SWITCH_S = 0.0005  # after so long a busy thread lets another one run, so that pages delay calls less
 CONNECTIONS = 1000
 PER_ADDRESS = CONNECTIONS // 4
@@ -224,9 +225,13 @@ class ClientConnection(HTTPChannel):
         return bool(self.total_outbufs_len > BUFFERED_BYTES and now - self.last_activity > IDLE_S)
 
 
-def must_not_wait(path: str) -> bool:
-    """Return whether programs call this address and get a quick answer. Sources may first have to be fetched."""
-    return path.startswith(PROMPT) and "/source/" not in path
+def kind_of(request: Request) -> str:
+    """Which of the THREADS answer a request. Sources may first have to be fetched; login providers are asked."""
+    if request.error is not None:
+        return "prompt"
+    if request.path.startswith(PROMPT):
+        return "other" if "/source/" in request.path else "prompt"
+    return "page" if request.command in ("GET", "HEAD") and not request.path.startswith("/accounts/") else "other"
 
 
 class WebServer(TcpWSGIServer):
@@ -242,17 +247,19 @@ class WebServer(TcpWSGIServer):
         self.body_s: float = limits.body_s
         self.per_address: int = limits.per_address
         self.is_behind_proxy = is_behind_proxy
-        self.prompt_dispatcher = ThreadedTaskDispatcher()
-        self.prompt_dispatcher.set_thread_count(PROMPT_THREADS)
+        self.dispatchers = {kind: ThreadedTaskDispatcher() for kind in THREADS if kind != "page"}
+        self.dispatchers["page"] = self.task_dispatcher  # waitress has made it
+        for kind, count in THREADS.items():
+            self.dispatchers[kind].set_thread_count(count)
 
     def add_task(self, task: ClientConnection) -> None:
-        """Let a thread answer the first request of a connection; refuse a page if too many wait already."""
+        """Let a thread answer the first request of a connection; refuse it if too many of its kind wait already."""
         request = task.requests[0]
-        is_prompt = request.error is not None or must_not_wait(request.path)
-        if not is_prompt and len(self.task_dispatcher.queue) >= LINE:
+        kind = kind_of(request)
+        if kind != "prompt" and len(self.dispatchers[kind].queue) >= LINE:
             request.refuse(TooManyWaiting(f"{LINE} requests wait already: try again in {RETRY_S} seconds"))
-            is_prompt = True
-        (self.prompt_dispatcher if is_prompt else self.task_dispatcher).add_task(task)
+            kind = "prompt"
+        self.dispatchers[kind].add_task(task)
 
     def connections_of(self, connection: ClientConnection) -> Iterator[ClientConnection]:
         """The other open connections of the same address."""
@@ -292,7 +299,7 @@ class WebServer(TcpWSGIServer):
         deadline = time.monotonic() + DRAIN_S
         while time.monotonic() < deadline and any(channel.busy() for channel in self.active_channels.values()):
             self.turn()
-        for dispatcher in (self.task_dispatcher, self.prompt_dispatcher):
+        for dispatcher in self.dispatchers.values():
             dispatcher.shutdown(timeout=1)
 
     def turn(self) -> None:
@@ -307,7 +314,7 @@ class WebServer(TcpWSGIServer):
 def adjustments(bind: str, connections: int) -> Adjustments:
     return Adjustments(
         listen=bind,
-        threads=THREADS,
+        threads=THREADS["page"],
         connection_limit=connections,
         backlog=CONNECTIONS,
         channel_timeout=IDLE_S,

@@ -14,12 +14,13 @@ from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.triage import CHOICES
+from speedtrack.ground.postgres.plainrows import plain_rows
 from speedtrack.judging.instructions import Work, is_time_only, sentences_of, works_of
 from speedtrack.judging.layouts import layout_sentences
 from speedtrack.judging.verdicts import look_of_change, sign_of_change, way_of, words_of
 from speedtrack.judging.whole import whole_effect_of
 from speedtrack.projects.mirrors.hunks import Kind
-from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Whole
+from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Whole, read_columns
 from speedtrack.reports.projects import CommitDocument
 from speedtrack.reports.readings.lines import lines_of_alert
 
@@ -83,8 +84,16 @@ class ChangePointDocument(JudgedDocument):
     alert: Annotated[int | None, From("alert_id")] = Field(description="the alert that it belongs to")
 
 
+#: What lists of them read.
+CHANGES = read_columns(ChangePointDocument, "alert__status")
+
+
 def ranked_changes(alert: Alert) -> list[ChangePoint]:
-    return sorted(alert.change_points.all(), key=lambda change: (change.rank, change.pk))
+    return ranked(alert.change_points.all())
+
+
+def ranked(changes: Iterable[ChangePoint]) -> list[ChangePoint]:
+    return sorted(changes, key=lambda change: (change.rank, change.pk))
 
 
 class AlertDocument(JudgedDocument):
@@ -133,10 +142,36 @@ class AlertDocument(JudgedDocument):
 
     @classmethod
     def list_of(cls, alerts: Iterable[Alert]) -> "list[AlertDocument]":
-        """The documents of these alerts, which ``known_alerts`` has loaded."""
-        changes = {alert: ranked_changes(alert) for alert in alerts}
+        """The documents of these alerts, whose ``ALERTS`` are loaded."""
+        rows = list(alerts)
+        changes = changes_of(rows)
         works = {work.change.pk: work for work in works_of([cp for own in changes.values() for cp in own])}
-        return [AlertDocument.of(alert, **facts_of([works[cp.pk] for cp in own])) for alert, own in changes.items()]
+        return [listed_alert(alert, [works[cp.pk] for cp in changes[alert.pk]]) for alert in rows]
+
+
+OF_CHANGES = ("summary", "changes", "instructions", "is_time_only")
+#: What lists of them read, of ``Alert.objects.with_range()``.
+ALERTS = read_columns(AlertDocument, "drift", given=OF_CHANGES)
+JOINED = ("project", "branch", "assignee")
+
+
+def changes_of(alerts: Sequence[Alert]) -> dict[int, list[ChangePoint]]:
+    """By alert: its changes, the first of its document first."""
+    by_pk = {alert.pk: alert for alert in alerts}
+    changes: dict[int, list[ChangePoint]] = {pk: [] for pk in by_pk}
+    rows = ChangePoint.objects.filter(alert__in=by_pk)
+    for change in plain_rows(rows, (*read_columns(ChangePointDocument), "alert_id"), joined=["branch"]):
+        assert change.alert_id is not None
+        change.alert = by_pk[change.alert_id]
+        changes[change.alert_id].append(change)
+    return {pk: ranked(own) for pk, own in changes.items()}
+
+
+def listed_alert(alert: Alert, works: Sequence[Work]) -> AlertDocument:
+    """The document of an alert; ``works``: those of its changes, in their order."""
+    changes = [work.change for work in works]
+    documents = list(map(ChangePointDocument.of, changes))
+    return AlertDocument.of(alert, summary=headline(changes), changes=documents, **facts_of(works))
 
 
 def facts_of(works: Sequence[Work]) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """The base classes and types of all documents."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property, partial
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
@@ -34,12 +35,22 @@ class From:
 
     source: str | Callable[[Any], Any]
 
-    def read(self, row: Any) -> Any:
+    @cached_property
+    def read(self) -> Callable[[Any], Any]:
+        """The function that reads the field of a row."""
         if callable(self.source):
-            return self.source(row)
-        for name in self.source.split("."):
-            row = None if row is None else getattr(row, name)
-        return row
+            return self.source
+        names = self.source.split(".")
+        return partial(value_behind, names) if names[1:] else attrgetter(self.source)
+
+
+def value_behind(names: Sequence[str], row: Any) -> Any:
+    """The value at the end of a path from the row; None where a part of it is None."""
+    for name in names:
+        if row is None:
+            return None
+        row = getattr(row, name)
+    return row
 
 
 @dataclass(frozen=True)
@@ -86,12 +97,13 @@ def sources(document: type[Document]) -> dict[str, From | Filled]:
     return read
 
 
-def read_columns(document: type[Document], *of_functions: str) -> tuple[str, ...]:
+def read_columns(document: type[Document], *of_functions: str, given: Collection[str] = ()) -> tuple[str, ...]:
     """The columns that a document reads of its rows and of what they refer to, as ``QuerySet.only`` takes them.
 
-    ``of_functions``: those that the functions in its marks read.
+    ``of_functions``: those that the functions in its marks read; ``given``: fields that are not read of the row.
     """
-    paths = (mark.source for mark in sources(document).values() if isinstance(mark, From))
+    marks = ((name, mark) for name, mark in sources(document).items() if name not in given)
+    paths = (mark.source for _, mark in marks if isinstance(mark, From))
     return (*of_functions, *(path.replace(".", "__") for path in paths if isinstance(path, str)))
 
 

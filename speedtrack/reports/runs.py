@@ -139,7 +139,7 @@ def known_runs() -> QuerySet[Run]:
     return rows.defer("machine__facts")
 
 
-#: For ``QuerySet.only`` of lists: a thousand rows with all columns take twice as long.
+#: What lists read.
 LISTED = read_columns(RunDocument, "cancel_requested_at")
 
 

@@ -27,7 +27,7 @@ from runners.tests.ports import free_port
 from speedtrack.api.tests.conftest import CLAIM
 from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.http import webserver
-from speedtrack.http.webserver import LINE, PROMPT_THREADS, RESTING_S, THREADS
+from speedtrack.http.webserver import LINE, RESTING_S, THREADS
 from speedtrack.processes import devstack
 from speedtrack.projects.models import Delivery, Project
 from speedtrack.runs.fleet import registering
@@ -160,22 +160,23 @@ def large_push(number: int) -> bytes:
 def test_no_number_of_pages_keeps_calls_of_programs_waiting(tmp_path: Path, broker_url: str) -> None:
     """While each thread of pages waits for a table, and so many pages for a thread that more are refused."""
     headers = {"Authorization": f"Bearer {registering.add_machine('m1')}"}
-    page, surplus = f"GET /alerts/ HTTP/1.1\r\n{LINES}\r\n", 5
+    page, surplus, threads = f"GET /alerts/ HTTP/1.1\r\n{LINES}\r\n", 5, THREADS["page"]
     with serving(**server_environment(tmp_path, broker_url)) as server:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("LOCK TABLE alerts_alert")
-            tabs = [server.connect(page) for _ in range(THREADS)]
-            while waiting_sessions(cursor) < THREADS:
+            tabs = [server.connect(page) for _ in range(threads)]
+            while waiting_sessions(cursor) < threads:
                 time.sleep(0.05)
             tabs += [server.connect(page) for _ in range(LINE + surplus)]
             claim = {"url": f"http://127.0.0.1:{server.port}/api/runner/claim", "headers": headers, "json": CLAIM}
             assert [httpx.post(**claim, timeout=120).status_code for _ in range(20)] == [204] * 20
             assert server.get("/healthz").text == "ok\n"
+            assert server.post("/accounts/signup/", 0) == "HTTP/1.1 403 Forbidden"  # no CSRF token
             refused: list[socket.socket] = []
             while len(refused) < surplus:
                 refused, _, _ = select.select(tabs, [], [], 120)
         answers = [client.recv(1000) for client in tabs]
-    assert sum(answer.startswith(b"HTTP/1.1 200") for answer in answers) == THREADS + LINE
+    assert sum(answer.startswith(b"HTTP/1.1 200") for answer in answers) == threads + LINE
     assert sum(b"Retry-After" in answer and answer.startswith(b"HTTP/1.1 503") for answer in answers) == surplus
 
 
@@ -191,7 +192,7 @@ def test_large_calls_of_a_webhook_leave_little_memory_behind(tmp_path: Path, bro
     with serving(**server_environment(tmp_path, broker_url)) as server:
         server.get("/healthz")
         before = most_held(server.process.pid)
-        for number in range(PROMPT_THREADS + 2):
+        for number in range(THREADS["prompt"] + 2):
             body = large_push(number)
             assert len(body) > 20 * MEGABYTE
             headers = {

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import F, OuterRef, Subquery
+from django.db.models import Case, F, OuterRef, Q, Subquery, When
 from django.db.models.expressions import Combinable
 from django.http import Http404, QueryDict
 
@@ -14,9 +14,13 @@ from speedtrack.reports.readings.choices import machines_of, named_or_default
 from speedtrack.runs.models import Machine
 from speedtrack.web.addresses import metric_given
 
+MOST_CHOICES = 200  # branches that a page offers: of more, one is found by its name
+
 
 @dataclass(frozen=True)
 class PageScope:
+    """``branches``: those that are offered, among them the one that is shown."""
+
     project: Project
     branches: list[Branch]
     branch: Branch | None
@@ -24,6 +28,11 @@ class PageScope:
     machine: Machine | None
     metrics: list[Metric]
     metric: Metric
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the project may have branches that are not offered."""
+        return len(self.branches) == MOST_CHOICES
 
     @property
     def head(self) -> int:
@@ -45,7 +54,11 @@ def scope_of(slug: str, query: QueryDict, metric: str | None = None, **annotatio
     ``annotations``: further ones of the branches.
     """
     last = Position.objects.filter(branch=OuterRef("pk")).order_by("-number").values("number")[:1]
-    ordered = Branch.objects.filter(project__slug=slug).order_by(F("deleted_at").asc(nulls_first=True), "name")
+    by_name = (F("deleted_at").asc(nulls_first=True), "name")
+    is_named = Q(name=query.get("branch", "")) | Q(name=F("project__default_branch"))
+    named_first = Case(When(is_named, then=0), default=1)
+    offered = Branch.objects.filter(project__slug=slug).order_by(named_first, *by_name).values("pk")[:MOST_CHOICES]
+    ordered = Branch.objects.filter(pk__in=offered).order_by(*by_name)
     branches: list[Branch] = list(ordered.select_related("project").annotate(last=Subquery(last), **annotations))
     project = branches[0].project if branches else project_or_404(slug)
     branch = named_or_default("branch", query.get("branch"), branches, project.default_branch)

@@ -23,7 +23,7 @@ def test_a_claim(runner: Runner, tracked: Tracked) -> None:
     runner.claim()  # reads the suite and the set, which never change
     Run.objects.active().update(status=Status.CANCELLED, lease_until=None)
     sent = statements(runner, "claim", CLAIM)
-    assert len(sent) == 5, sent
+    assert len(sent) == 4, sent
 
 
 def test_a_result_of_many_trials_and_metrics(run: Run, runner: Runner) -> None:

@@ -23,9 +23,10 @@ REPLICA_OPTIONS: dict[str, Any] = {
     "tcp_user_timeout": 5_000,
     "options": "-c default_transaction_read_only=on",
 }
-# How often a statement with values apart (``pgvalues``) is sent before PostgreSQL keeps its plan for the session. A
-# pool gives each transaction another session, which lacks the plan.
-PLANNED_ONCE: dict[str, Any] = {"prepare_threshold": 1}
+# PostgreSQL keeps the plan of a statement with values apart (``pgvalues``) for the session: by itself it would plan
+# some anew with each call, which takes longer than to run them. A pool gives each transaction another session, which
+# lacks the plan.
+PLANNED_ONCE: dict[str, Any] = {"prepare_threshold": 1, "options": "-c plan_cache_mode=force_generic_plan"}
 AS_DEFAULT_IN_TESTS = {"TEST": {"MIRROR": "default"}}
 
 

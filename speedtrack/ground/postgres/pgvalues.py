@@ -1,6 +1,6 @@
 """Statements by hand: values that are sent apart from the text, plans that are kept, rows as objects."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -54,3 +54,8 @@ def partial_row(model: type[Row], **columns: object) -> Row:
     """A model instance with these columns set; other columns are loaded when they are read."""
     names = [field.attname for field in model._meta.concrete_fields if field.attname in columns]  # in Django's order
     return model.from_db("default", names, [columns[name] for name in names])
+
+
+def array_text(values: Iterable[float | str | None]) -> str:
+    """Numbers, or words without special characters, as an array in PostgreSQL's text form."""
+    return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from textwrap import shorten
 from typing import Any
 
@@ -55,6 +56,12 @@ def plain_json(document: str) -> str:
 def shortened(text: str, longest: int) -> str:
     """The text on one line of at most so many characters, cut between words."""
     return shorten(text, longest, placeholder=" …", break_on_hyphens=False)
+
+
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """The first of these names, and how many others there are."""
+    text = ", ".join(names[:most])
+    return f"{text} and {len(names) - most} more" if len(names) > most else text
 
 
 def csv_cell(value: str) -> str:

@@ -6,7 +6,7 @@ in halves. Untracked branches are not fetched.
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -70,11 +70,18 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
     heads = dict.fromkeys(ref for ref in map(head_ref, branches) if ref in remote_refs)
     # Deletions first: the name of a deleted branch may become the folder of a new one.
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/heads/") and ref not in heads])
-    faults = fetch_refs(slug, remote, list(heads))
+    faults = fetch_refs(slug, remote, heads_to_fetch(slug, list(heads), remote_refs, local))
     tags = tags_to_fetch(slug, remote_refs)
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/tags/") and ref not in tags])
     faults |= fetch_refs(slug, remote, [ref for ref, sha in tags.items() if local.get(ref) != sha])
     return FetchResult(remote_refs, faults)
+
+
+def heads_to_fetch(slug: str, refs: Sequence[str], remote: Mapping[str, str], local: Mapping[str, str]) -> list[str]:
+    """Those of these references that have moved, or whose commit the mirror has lost: git takes 5 ms for each one."""
+    same = {ref for ref in refs if local.get(ref) == remote[ref]}
+    present = git.commits_among(slug, {local[ref] for ref in same})
+    return [ref for ref in refs if ref not in same or local[ref] not in present]
 
 
 def tags_to_fetch(slug: str, remote: dict[str, str]) -> dict[str, str]:

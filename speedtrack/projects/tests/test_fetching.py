@@ -246,6 +246,29 @@ def test_a_mirror_that_lost_objects_is_filled_again(project: Project, repository
     assert heads(project) == {"main": new}
 
 
+def test_of_many_branches_only_those_that_moved_are_fetched(
+    project: Project, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.commits(1)
+    repository.git("branch", "calm")
+    Branch.objects.create(project=project, name="calm")
+    sync(project)
+    fetched: list[str] = []
+    run_fetch = fetching.run_fetch
+
+    def note(slug: str, remote: Remote, refspecs: list[str]) -> None:
+        fetched.extend(refspecs)
+        run_fetch(slug, remote, refspecs)
+
+    monkeypatch.setattr(fetching, "run_fetch", note)
+    new, calm = repository.commit("new"), repository.git("rev-parse", "calm")
+    sync(project)
+    assert fetched == ["+refs/heads/main:refs/heads/main"]
+    assert heads(project) == {"main": new, "calm": calm}
+    sync(project)
+    assert len(fetched) == 1, "nothing has moved since"
+
+
 @pytest.mark.parametrize(
     ("said", "remedy"),
     [

@@ -1,6 +1,7 @@
 """What an address names among what there is, and the machines of a project."""
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from django.contrib.postgres.expressions import ArraySubquery
@@ -19,6 +20,7 @@ class Named(Protocol):
     def name(self) -> str: ...
 
 
+MOST_NAMED = 12  # of what there is, in the message about a name that there is not
 N = TypeVar("N", bound=Named)
 
 
@@ -26,7 +28,9 @@ def named_or_default(kind: str, name: str | None, among: Iterable[N], default: s
     """The item with this name; without a name the one named ``default``, otherwise the first. Raises Http404."""
     by_name = {item.name: item for item in among}
     if name and name not in by_name:
-        raise Http404(f"There is no {kind} {name!r} here: there are {', '.join(by_name) or 'none'}.")
+        others = " and others" if len(by_name) > MOST_NAMED else ""
+        names = ", ".join(islice(by_name, MOST_NAMED)) or "none"
+        raise Http404(f"There is no {kind} {name!r} here: there are {names}{others}.")
     return by_name.get(name or default) or next(iter(by_name.values()), None)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.ground.texts.text import listed
 from speedtrack.judging.sides import ComparedRow
 from speedtrack.judging.verdicts import Caveat
 from speedtrack.reports.readings.sides import BothSides
@@ -11,7 +12,6 @@ from speedtrack.runs.models import Environment
 from speedtrack.runs.results import environments
 from speedtrack.runs.results.environments import ChangedFact
 
-MOST_NAMES = 6  # of benchmarks in a sentence
 MOST_FACTS = 12
 
 
@@ -55,11 +55,6 @@ def of_projects(sides: BothSides, rows: Sequence[ComparedRow]) -> Difference:
     if not differing:
         return Difference(title, "Benchmarks of the same name have the same workload in both.")
     return Difference(title, f"The workload is not the same of {listed(differing)}.")
-
-
-def listed(names: Sequence[str]) -> str:
-    text = ", ".join(names[:MOST_NAMES])
-    return f"{text} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else text
 
 
 def counted_rows(rows: Sequence[ComparedRow], *doubts: Caveat) -> str:

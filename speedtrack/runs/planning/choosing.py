@@ -30,6 +30,7 @@ from speedtrack.runs.scheduling.order import PRIORITY
 SUPERSEDED = "put off: enough newer commits wait"
 FILLED_AT_ONCE = 5  # of a branch whose policy limits nothing
 FILL_PAUSE = timedelta(seconds=20)  # between two looks at one policy
+MOST_POSITIONS = 2**31  # of a branch, as Position.number has four bytes
 NEAR = 1000  # positions around the candidates in which measured commits bound their gaps
 
 Why = Deferral.Why
@@ -41,7 +42,7 @@ def plan_newest(branch: Branch, count: int, plans: Plans | None = None) -> int:
     Return the number of runs.
     """
     positions = branch.positions.order_by("-number")
-    newest = list(positions.values_list("commit", flat=True)[: min(max(count, 0), positions.count())])
+    newest = list(positions.values_list("commit", flat=True)[: min(max(count, 0), MOST_POSITIONS)])
     return plan_pushed(branch, Commit.objects.filter(pk__in=newest), Reason.BACKFILL, with_head=True, plans=plans)
 
 

@@ -4,6 +4,7 @@ The rate of an open-loop benchmark is a share of the throughput that another ben
 the machine. Until it was, the open-loop benchmark is postponed.
 """
 
+import json
 import zlib
 from collections.abc import Iterable
 from functools import lru_cache
@@ -118,8 +119,27 @@ def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | No
     return ReferenceRate.objects.get_or_create(machine=machine, benchmark=benchmark, defaults=defaults)[0]
 
 
+def job_text(run: Run) -> str:
+    """The job document as JSON. Most runs measure all benchmarks of their set as they are: their text is kept."""
+    if run.canary_id or any(open_loops_of(run)):
+        return json.dumps(job_document(run))
+    usual = usual_benchmarks(run.suite_id, run.benchmark_set_id)
+    return f'{json.dumps(job_frame(run))[:-1]}, "benchmarks": {usual}}}'
+
+
+@lru_cache(maxsize=50)
+def usual_benchmarks(suite_id: int, benchmark_set_id: int) -> str:
+    """The benchmarks of a job that measures the whole set, as JSON."""
+    return json.dumps(sections_with_digests(suite_id, members_of(benchmark_set_id)))
+
+
 def job_document(run: Run) -> dict[str, Any]:
     """The ``speedtrack.job/3`` document of a claimed run (docs/result-format.md)."""
+    return job_frame(run) | {"benchmarks": requested_benchmarks(run)}
+
+
+def job_frame(run: Run) -> dict[str, Any]:
+    """The job document without its benchmarks."""
     sections = sections_of(run.suite_id)
     sides = [{"side": "head", "sha": run.commit.sha}]
     if run.base:
@@ -140,7 +160,6 @@ def job_document(run: Run) -> dict[str, Any]:
         "frozen": run.canary.artifacts if run.canary else None,
         "build": sections.build | {"trust": sections.build["trust"] or run.project.slug},
         "server": sections.server,
-        "benchmarks": requested_benchmarks(run),
         "profile": {"frequency_hz": PROFILE_HZ} if run.reason == Reason.PROFILE else None,
         "repeat_for": flags_to_repeat(run),
         "counted": is_counted(run),
@@ -161,14 +180,18 @@ def flags_to_repeat(run: Run) -> list[str]:
 def requested_benchmarks(run: Run) -> list[dict[str, Any]]:
     """The benchmarks to measure now, in the suite's order, with rates in requests/s. Postponed ones are left out."""
     rates, postponed = open_loops_of(run)
-    members = {member.name: member for member in members_of(run.benchmark_set_id) if member.name not in postponed}
-    benchmarks = []
-    for name, section in sections_of(run.suite_id).benchmarks.items():
-        if member := members.get(name):
-            requested = {"name": name, "digest": member.digest} | section
-            if run.canary:
-                requested["inside"] = []  # its program never changes
-            if rate := rates.get(name):
-                requested["workload"] = requested["workload"] | {"rate": rate}
-            benchmarks.append(requested)
+    members = [member for member in members_of(run.benchmark_set_id) if member.name not in postponed]
+    benchmarks = sections_with_digests(run.suite_id, members)
+    for requested in benchmarks:
+        if run.canary:
+            requested["inside"] = []  # its program never changes
+        if rate := rates.get(requested["name"]):
+            requested["workload"] = requested["workload"] | {"rate": rate}
     return benchmarks
+
+
+def sections_with_digests(suite_id: int, members: Iterable[Member]) -> list[dict[str, Any]]:
+    """The sections of these benchmarks, in the suite's order."""
+    digests = {member.name: member.digest for member in members}
+    sections = sections_of(suite_id).benchmarks.items()
+    return [{"name": name, "digest": digests[name]} | section for name, section in sections if name in digests]

@@ -52,11 +52,14 @@ LOCKED_COLUMNS = ("id", "name", "paused", "quarantined_at", "windows", "zone")
 LOCKED_MACHINE = """
 SELECT COLUMNS, shares::text FROM runs_machine WHERE id = %(id)s FOR NO KEY UPDATE
 """.replace("COLUMNS", ", ".join(LOCKED_COLUMNS))
-# Does the machine hold a run, and may its canary be due?
+# Does the machine hold a run, and may its canary be due? And which run does it take if neither?
 LOOK = """
+WITH next AS (NEXT)
 SELECT EXISTS (SELECT FROM runs_run WHERE machine_id = %(machine)s AND status IN ('leased', 'running')),
-       CANARY_MAY_BE_DUE
-""".replace("CANARY_MAY_BE_DUE", canary.MAY_BE_DUE)
+       CANARY_MAY_BE_DUE, COLUMNS
+  FROM (VALUES (0)) AS always LEFT JOIN next ON true
+""".replace("COLUMNS", ", ".join(f"next.{column}" for column in order.COLUMNS))
+LOOK = LOOK.replace("CANARY_MAY_BE_DUE", canary.MAY_BE_DUE).replace("(NEXT)", f"({order.NEXT})")
 # ``Run.move`` and the new attempt as one statement, because every claim runs it, with what a job says of other rows.
 LEASE = """
 WITH leased AS (
@@ -101,16 +104,19 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
     """
     with transaction.atomic():
         machine = locked(machine.pk)
-        holds_a_run, canary_may_be_due = look(machine)
+        holds_a_run, canary_may_be_due, run = look(machine)
         if holds_a_run:
             release_held(machine, instance)
         if canary_may_be_due:
             canary.attend(machine)
-        while run := order.next_run(machine):
+        if holds_a_run or canary_may_be_due:
+            run = order.next_run(machine)
+        while run:
             run.machine = machine
             if lease(run, instance):
                 failpoints.reach("claim.before_commit")
                 return run
+            run = order.next_run(machine)
         return None
 
 
@@ -120,11 +126,12 @@ def locked(machine_id: int) -> Machine:
     return partial_row(Machine, **dict(zip(LOCKED_COLUMNS, columns, strict=True)), shares=json.loads(shares))
 
 
-def look(machine: Machine) -> tuple[bool, bool]:
-    """Two facts about a machine: whether it holds a run, and whether its canary may be due."""
+def look(machine: Machine) -> tuple[bool, bool, Run | None]:
+    """Whether the machine holds a run, whether its canary may be due, and the run that it takes if neither."""
     shortest: Any = canary.LEARNING_PART * timedelta(seconds=settings.CANARY_EVERY_S)
-    holds_a_run, canary_may_be_due = row_of(LOOK, {"machine": machine.pk, "pause": shortest})
-    return holds_a_run, canary_may_be_due
+    values = order.parameters_of(machine) | {"pause": shortest}
+    holds_a_run, canary_may_be_due, *columns = row_of(LOOK, values)
+    return holds_a_run, canary_may_be_due, None if machine.paused else order.run_of(columns)
 
 
 def release_held(machine: Machine, instance: str) -> None:

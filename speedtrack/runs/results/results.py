@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connection, models, transaction
+from django.db import models, transaction
 from psycopg.types.json import Jsonb
 
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.observing import failpoints
-from speedtrack.ground.postgres.pgvalues import row_of
+from speedtrack.ground.postgres.pgvalues import array_text, row_of
 from speedtrack.projects.models import Commit
 from speedtrack.runs import packing
 from speedtrack.runs.documents import ProfileReport, ReportedEnvironment, ReportedTrial, ResultDocument
@@ -87,6 +87,7 @@ SELECT measured.id, s.values::float8[], s.flagged::smallint[]
   FROM measured
   JOIN unnest(%(series)s::int[], %(samples)s::text[], %(flagged)s::text[]) AS s (series, values, flagged)
     ON s.series = measured.series_id
+RETURNING true
 """
 
 
@@ -253,28 +254,22 @@ def store(rows: DocumentRows, result: ResultDocument, samples: Mapping[str, Metr
         "documents": packing.pack(documents),
         "layouts": len({t.layout for t in trials if t.layout}),
         "no_layouts": result.layouts.refusal if result.layouts else "",
-        "numbers": list(numbers),
-        "orders": list(orders),
+        "numbers": array_text(numbers),
+        "orders": array_text(orders),
         "starts": list(starts),
-        "lengths": list(lengths),
-        "trial_flags": [array_of(trial_flags) for trial_flags in flags],
-        "series": [series[metric] for metric in samples],
-        "values": [summary.estimate.value for summary in summaries],
-        "lows": [summary.estimate.low for summary in summaries],
-        "highs": [summary.estimate.high for summary in summaries],
-        "counts": [summary.estimate.n for summary in summaries],
-        "flags": [array_of(summary.flags) for summary in summaries],
-        "samples": [array_of(values_by_trial(metric_samples)) for metric_samples in samples.values()],
-        "flagged": [array_of(summary.flagged) if summary.flagged else None for summary in summaries],
+        "lengths": array_text(lengths),
+        "trial_flags": [array_text(trial_flags) for trial_flags in flags],
+        "series": array_text(series[metric] for metric in samples),
+        "values": array_text(summary.estimate.value for summary in summaries),
+        "lows": array_text(summary.estimate.low for summary in summaries),
+        "highs": array_text(summary.estimate.high for summary in summaries),
+        "counts": array_text(summary.estimate.n for summary in summaries),
+        "flags": [array_text(summary.flags) for summary in summaries],
+        "samples": [array_text(values_by_trial(metric_samples)) for metric_samples in samples.values()],
+        "flagged": [array_text(summary.flagged) if summary.flagged else None for summary in summaries],
         "paired": rows.run.paired,
     }
-    with connection.cursor() as cursor:
-        cursor.execute(STORED, row)
-
-
-def array_of(values: Iterable[float | str | None]) -> str:
-    """Numbers, or words without special characters, as an array in PostgreSQL's text form."""
-    return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
+    row_of(STORED, row)
 
 
 def stored_series(rows: DocumentRows, result: ResultDocument, metrics: Iterable[str]) -> dict[str, int]:

@@ -14,13 +14,14 @@ goes first. Outside of its windows a machine takes only what a person has asked 
 the time alone: equal rows always give the same run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
 
-from speedtrack.ground.postgres.pgvalues import columns_of, first_row, partial_row
+from speedtrack.ground.postgres.pgvalues import array_text, columns_of, first_row, partial_row
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.scheduling import windows
 
@@ -47,6 +48,7 @@ KINDS = {
     "backfill": ("backfill", "later"),
     "aa": ("aa",),
 }
+KIND_OF = [(PRIORITY[name], kind) for kind, names in KINDS.items() for name in names]
 IN_WORDS = {
     "settling": "settling suspicions",
     "pushes": "pushes",
@@ -132,7 +134,7 @@ def weights_of(machine: Machine) -> dict[str, float]:
 
 def spent_lately(machine: Machine, span: timedelta) -> dict[str, float]:
     """Seconds that the machine spent within ``span`` on each kind of work, and on what has none (IN_WORDS)."""
-    names = {PRIORITY[name]: kind for kind, among in KINDS.items() for name in among}
+    names = dict(KIND_OF)
     names |= {PRIORITY[name]: name for name in ("manual", "canary", "hunks")}
     spent_s = dict.fromkeys(IN_WORDS, 0.0)
     with connection.cursor() as cursor:
@@ -156,14 +158,18 @@ def next_run(machine: Machine) -> Run | None:
     """The run that the machine takes next, locked in the caller's transaction, which also holds the machine's row."""
     if machine.paused:
         return None
+    return run_of(first_row(NEXT, parameters_of(machine)))
+
+
+def parameters_of(machine: Machine) -> dict[str, Any]:
+    """The values of NEXT."""
     weights = weights_of(machine)
-    kinds = [(PRIORITY[name], kind) for kind, names in KINDS.items() for name in names]
-    own = [(priority, kind if kind in weights else "pushes") for priority, kind in kinds]
-    parameters = {
+    own = [kind if kind in weights else "pushes" for _, kind in KIND_OF]
+    return {
         "machine": machine.pk,
-        "priorities": [priority for priority, _ in own],
-        "kinds": [kind for _, kind in own],
-        "weights": [weights[kind] for _, kind in own],
+        "priorities": array_text(priority for priority, _ in KIND_OF),
+        "kinds": array_text(own),
+        "weights": array_text(weights[kind] for kind in own),
         "canaries_only": machine.quarantined_at is not None,
         "by_hand_only": not is_open(machine),
         "settling": PRIORITY["confirm"],
@@ -172,5 +178,8 @@ def next_run(machine: Machine) -> Run | None:
         "head_wait": timedelta(seconds=settings.HEAD_WAIT_S),
         "recent": RECENT,
     }
-    row = first_row(NEXT, parameters)
-    return partial_row(Run, **dict(zip(COLUMNS, row, strict=True))) if row else None
+
+
+def run_of(row: Sequence[Any] | None) -> Run | None:
+    """The run of a row of NEXT; None if there is no row, or only nulls."""
+    return partial_row(Run, **dict(zip(COLUMNS, row, strict=True))) if row and row[0] is not None else None

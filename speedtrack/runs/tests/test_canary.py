@@ -1,5 +1,6 @@
 """Canaries through the verbs: when they are measured, and what they say."""
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -56,7 +57,9 @@ def test_the_first_head_that_is_measured_becomes_the_canary_and_its_build_is_fro
     made.refresh_from_db()
     assert made.artifacts == {"kvd": builders.digest_of_binary(head.commit.sha)}
     again = builders.claim(machine)
-    assert again.pk == run.pk and jobs.job_document(again)["frozen"] == made.artifacts
+    job = json.loads(jobs.job_text(again))
+    assert again.pk == run.pk and job["frozen"] == made.artifacts
+    assert [(benchmark["name"], benchmark["inside"]) for benchmark in job["benchmarks"]] == [("get-p1", [])]
 
 
 def test_no_canary_by_itself_where_that_is_turned_off(tracked: Tracked, machine: Machine, settings: Any) -> None:

@@ -1,3 +1,4 @@
+import json
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from speedtrack.runs import naming
 from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Attempt, Machine, Run, Status
 from speedtrack.runs.planning import planning
-from speedtrack.runs.queue import queue
+from speedtrack.runs.queue import jobs, queue
 from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.tests import builders
 
@@ -24,6 +25,11 @@ def test_a_claim_leases_the_run_and_begins_an_attempt(tracked: Tracked, machine:
     attempt = Attempt.objects.get()
     assert (attempt.run, attempt.number, attempt.token, attempt.outcome) == (run, 1, 1, "")
     assert builders.moves(run) == [("queued", "leased")]
+
+
+def test_a_job_as_text_is_its_document(tracked: Tracked, machine: Machine) -> None:
+    run = builders.claim(machine)
+    assert json.loads(jobs.job_text(run)) == jobs.job_document(run)
 
 
 def test_the_lease_ends_by_the_clock_of_the_database(tracked: Tracked, machine: Machine, settings: Any) -> None:

@@ -86,6 +86,15 @@ def test_a_push_to_many_branches_costs_few_statements_for_each(project: Project,
     check_paths(project)
 
 
+def test_a_branch_that_is_seen_first_costs_one_statement(project: Project, repository: Repository) -> None:
+    counts = [
+        statements(lambda n=count: add_branches(project, repository, [f"topic-{n}-{at}" for at in range(n)]))  # type: ignore[misc]
+        for count in (2, 12)
+    ]
+    assert counts[1] - counts[0] <= 12 - 2
+    check_paths(project)
+
+
 def test_then_is_called_with_the_branches_that_moved(project: Project, repository: Repository) -> None:
     add_branches(project, repository, ["a", "b", "c"])
     push_to(repository, ["b"])

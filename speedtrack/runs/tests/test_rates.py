@@ -1,5 +1,6 @@
 """Rates of open-loop benchmarks: shares of a reference that is stored once and never changes."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def suites(tmp_path: Path, settings: Any) -> Path:
 
 def rates(run: Run) -> list[Any]:
     """The rate of the open-loop benchmark in the job of a claimed run; empty if it is not in the job."""
-    return [b["workload"]["rate"] for b in jobs.job_document(run)["benchmarks"] if b["name"] == "half"]
+    return [b["workload"]["rate"] for b in json.loads(jobs.job_text(run))["benchmarks"] if b["name"] == "half"]
 
 
 def measure(run: Run, value: float, **changes: Any) -> None:

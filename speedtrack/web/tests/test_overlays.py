@@ -14,6 +14,7 @@ from django.conf import settings as configured
 from django.test import Client
 
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Commit, Tag
 from speedtrack.runs.models import Samples, Series
 from speedtrack.runs.requests import tracking
@@ -98,6 +99,33 @@ def test_values_are_compared_with_releases_wherever_they_lie(client: Client, two
     Tag.objects.create(project=two.project, name="v1.2", sha=two.shas[3])  # on main alone
     old = client.get(f"{LINE}.json?branch=old/8.0&machine=kvd-m1&last=1").json()["lines"][0]
     assert [one["name"] for one in old["releases"]] == ["v0.9", "v1.0", "v1.1"]
+
+
+def test_more_lines_than_are_looked_for_are_counted(client: Client, two: World) -> None:
+    def problems(count: int) -> list[str]:
+        told: list[str] = document(client, "?machine=kvd-m1" + "".join(f"&line=@m{n}" for n in range(count)))[
+            "problems"
+        ]
+        return told
+
+    assert not any("looked for" in problem for problem in problems(24))
+    assert problems(64)[0] == "The address names 64 lines, and only the first 24 were looked for: name at most 8."
+
+
+def test_an_address_of_many_lines_is_not_repeated_for_each_benchmark(client: Client, two: World) -> None:
+    def repetitions() -> int:
+        return client.get(f"{LINE}?machine=kvd-m1&line=@some-machine").content.count(b"some-machine")
+
+    few = repetitions()
+    benchmark = Benchmark.objects.get(project=two.project, name="get-p1")
+    series = Series.objects.filter(benchmark=benchmark, metric=CPU)[0]
+    for number in range(5):
+        benchmark.pk, benchmark.name = None, f"get-p{number + 100}"
+        benchmark.save(force_insert=True)
+        series.pk, series.benchmark = None, benchmark
+        series.save(force_insert=True)
+    assert client.get(LINE).content.count(b"get-p10") >= 5, "they are offered"
+    assert repetitions() == few
 
 
 def test_what_cannot_be_shown_is_named_and_the_rest_is_shown(client: Client, two: World) -> None:

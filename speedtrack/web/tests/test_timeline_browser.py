@@ -245,6 +245,19 @@ def test_lines_and_axes_are_chosen(shown: tuple[World, Alert, str], chromium: Br
     assert complaints == []
 
 
+def test_another_benchmark_and_metric_keep_the_query(shown: tuple[World, Alert, str], chromium: Browser) -> None:  # noqa: F811
+    _, _, url = shown
+    page = watched(chromium, 1280, complaints := [])
+    page.goto(f"{url}{LINE}?last=all&machine=kvd-m1")
+    benchmarks, metrics = page.locator("select[data-go]").first, page.locator("select[data-go]").nth(1)
+    benchmarks.select_option(f"/p/kvd/timeline/set-p1/{CPU}")
+    page.wait_for_url(f"**/set-p1/{CPU}?last=all&machine=kvd-m1")
+    metrics.select_option("/p/kvd/timeline/set-p1/throughput_rps")
+    page.wait_for_url("**/set-p1/throughput_rps?last=all&machine=kvd-m1")
+    chart_is_drawn(page)
+    assert complaints == []
+
+
 def test_an_embedded_chart_stays_legible(shown: tuple[World, Alert, str], chromium: Browser) -> None:  # noqa: F811
     _, _, url = shown
     for width in (320, 479, 480, 700, 1280):

@@ -8,13 +8,16 @@ from ninja import Path, Query, Router, Schema
 from pydantic import Field
 
 from speedtrack.accounts import access
-from speedtrack.alerts.models import Alert, Mute
+from speedtrack.alerts.models import Alert, ChangePoint, Mute
 from speedtrack.api.v1.measurements.measuring import SeriesFilters
 from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
 from speedtrack.operations import triage
 from speedtrack.reports.alerts import (
+    ALERTS,
+    CHANGES,
+    JOINED,
     AlertDecision,
     AlertDetails,
     AlertDocument,
@@ -22,7 +25,6 @@ from speedtrack.reports.alerts import (
     MuteDocument,
     MuteOrder,
     known_alerts,
-    known_changes,
 )
 from speedtrack.reports.common import Id, Time
 
@@ -56,7 +58,8 @@ def visible_alerts(request: ApiRequest) -> QuerySet[Alert]:
 @router.get("alerts", response=Page[AlertDocument], summary="List alerts of all projects")
 def list_all_alerts(request: ApiRequest, paging: Query[Paging], filters: Query[AlertFilters]) -> Page[AlertDocument]:
     """The newest first."""
-    return page_of(request, filters.of(visible_alerts(request)), paging, AlertDocument.list_of)
+    rows = filters.of(Alert.objects.with_range().filter(project__in=access.visible(request.auth)))
+    return page_of(request, rows, paging, AlertDocument.list_of, columns=ALERTS, joined=JOINED)
 
 
 @router.get("projects/{slug}/alerts", response=Page[AlertDocument], summary="List alerts of a project")
@@ -64,8 +67,8 @@ def list_alerts(
     request: ApiRequest, slug: str, paging: Query[Paging], filters: Query[AlertFilters]
 ) -> Page[AlertDocument]:
     """The newest first."""
-    rows = filters.of(visible_alerts(request).filter(project=project_or_404(request, slug)))
-    return page_of(request, rows, paging, AlertDocument.list_of)
+    rows = filters.of(Alert.objects.with_range().filter(project=project_or_404(request, slug)))
+    return page_of(request, rows, paging, AlertDocument.list_of, columns=ALERTS, joined=JOINED)
 
 
 @router.get("alerts/{alert_id}", response=AlertDetails, summary="Read an alert with its history")
@@ -106,8 +109,8 @@ def list_change_points(
     own: dict[str, Any] = {"status": filters.status, "series": filters.series, "created__gte": filters.since}
     conditions = {column: value for column, value in own.items() if value is not None}
     project = project_or_404(request, slug)
-    rows = known_changes().filter(filters.of("series__"), series__project=project, **conditions)
-    return page_of(request, rows, paging, lambda changes: map(ChangePointDocument.of, changes))
+    rows = ChangePoint.objects.filter(filters.of("series__"), series__project=project, **conditions)
+    return page_of(request, rows, paging, lambda changes: map(ChangePointDocument.of, changes), columns=CHANGES)
 
 
 @router.get("projects/{slug}/mutes", response=Page[MuteDocument], summary="List mutes")

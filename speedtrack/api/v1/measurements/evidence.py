@@ -16,7 +16,7 @@ from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, page_of
 from speedtrack.api.v1.serving.revisions import commit_given
 from speedtrack.benchmarks.metrics import HEADLINE
-from speedtrack.reports.common import Id
+from speedtrack.reports.common import Id, read_columns
 from speedtrack.reports.evidence import (
     CanaryCheckDocument,
     ImportDocument,
@@ -139,7 +139,5 @@ def list_sensitivity(
 ) -> Page[SensitivityDocument]:
     """How small a change each watched series shows, and how noisy it is, the newest series first."""
     rows = SeriesSensitivity.objects.filter(filters.of("series__"), series__project=project_or_404(request, slug))
-    related = rows.select_related("series__benchmark", "series__machine").defer(
-        "series__benchmark__definition", "series__benchmark__why", "series__machine__facts"
-    )
-    return page_of(request, related, paging, lambda sensitivities: map(SensitivityDocument.of, sensitivities))
+    columns = read_columns(SensitivityDocument, "visible", "paired", "smallest_effect")
+    return page_of(request, rows, paging, lambda page: map(SensitivityDocument.of, page), columns=columns)

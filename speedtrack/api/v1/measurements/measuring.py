@@ -17,6 +17,7 @@ from speedtrack.api.v1.serving.paging import Page, Paging, key_of, next_page, pa
 from speedtrack.api.v1.serving.revisions import branch_given, commit_given, position_given
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.ground.postgres.plainrows import among
 from speedtrack.projects.models import Branch, Position
 from speedtrack.reports.common import Id, read_columns
 from speedtrack.reports.machines import MachineDetails, machine_details, machine_documents
@@ -116,9 +117,9 @@ def list_series(
     request: ApiRequest, slug: str, paging: Query[Paging], filters: Query[SeriesFilters]
 ) -> Page[SeriesDocument]:
     """The lines of a project's charts, the newest first."""
-    rows = known_series().filter(filters.of(), project=project_or_404(request, slug))
-    shown = rows.only(*read_columns(SeriesDocument))
-    return page_of(request, shown, paging, lambda series: map(SeriesDocument.of, series))
+    rows = Series.objects.filter(filters.of(), project=project_or_404(request, slug))
+    columns = read_columns(SeriesDocument)
+    return page_of(request, rows, paging, lambda series: map(SeriesDocument.of, series), columns=columns)
 
 
 @router.get("series/{series_id}", response=SeriesDocument, summary="Read a series")
@@ -241,9 +242,9 @@ def list_measurements(
     conditions = {column: value for column, value in own.items() if value is not None}
     # By the ids of the series, so that an index finds them.
     series = Series.objects.filter(filters.of(), project=project).values_list("pk", flat=True)
-    rows = known_measurements().filter(series__in=list(series), **conditions)
-    shown = rows.only(*read_columns(MeasurementDocument, "samples__values", "samples__flagged"))
-    return page_of(request, shown, paging, lambda measurements: map(MeasurementDocument.of, measurements))
+    rows = Measurement.objects.filter(among("series_id", series), **conditions)
+    columns = read_columns(MeasurementDocument, "samples__values", "samples__flagged")
+    return page_of(request, rows, paging, lambda page: map(MeasurementDocument.of, page), columns=columns)
 
 
 @router.get("measurements/{measurement_id}", response=MeasurementDetails, summary="Read a measurement with its trials")

@@ -18,7 +18,7 @@ from speedtrack.operations import projects as operations
 from speedtrack.projects.models import Commit, Position, PullRequest
 from speedtrack.projects.releases import version_of
 from speedtrack.reports.commits import CommitDetails
-from speedtrack.reports.common import Time
+from speedtrack.reports.common import Time, read_columns
 from speedtrack.reports.operating import Outcome
 from speedtrack.reports.projects import (
     BranchDocument,
@@ -110,7 +110,7 @@ def list_commits(
     """The commits on a branch along first parents, the newest first."""
     project = project_or_404(request, slug)
     tracked_branch = branch_given(project, branch)
-    rows = Position.objects.filter(branch=tracked_branch).select_related("commit__project")
+    rows = Position.objects.filter(branch=tracked_branch)
     if after:
         rows = rows.filter(number__gt=position_given(tracked_branch, project, after, "after"))
     if until:
@@ -120,7 +120,8 @@ def list_commits(
     def documents(positions: list[Position]) -> list[CommitDocument]:
         return [CommitDocument.of(position.commit, position=position.number) for position in positions]
 
-    return page_of(request, rows, paging, documents, by="-number")
+    columns = ["number", *(f"commit__{column}" for column in read_columns(CommitDocument, "project__slug"))]
+    return page_of(request, rows, paging, documents, by="-number", columns=columns)
 
 
 def within_dates(rows: QuerySet[Position], since: datetime | None, before: datetime | None) -> QuerySet[Position]:

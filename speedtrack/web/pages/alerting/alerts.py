@@ -15,8 +15,9 @@ from speedtrack.alerts.headlines import DirectionSummary, rank_of, summaries_of
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.models.alerts import AlertQuerySet
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
+from speedtrack.ground.postgres.plainrows import plain_rows
 from speedtrack.projects.models import Project
-from speedtrack.reports.alerts import AlertDocument, AlertList, known_alerts
+from speedtrack.reports.alerts import ALERTS, JOINED, AlertDocument, AlertList
 from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.small.strips import ChangeStrip
 from speedtrack.web.scope import watched_metrics
@@ -235,7 +236,8 @@ def alerts_document(page: AlertsPage) -> dict[str, Any]:
 
 def alert_documents(page: AlertsPage) -> list[AlertDocument]:
     """The alerts of the page, in its order, as the API has them."""
-    by_pk = known_alerts().in_bulk([row.alert.pk for row in page.alerts])
+    alerts = Alert.objects.with_range().filter(pk__in=[row.alert.pk for row in page.alerts])
+    by_pk = {alert.pk: alert for alert in plain_rows(alerts, ALERTS, JOINED)}
     return AlertDocument.list_of(by_pk[row.alert.pk] for row in page.alerts)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.db.models import Count, Q
+from django.db.models import Count, F, Q, Window
 from django.http import QueryDict
 
 from speedtrack.accounts.access import Access, reaches
@@ -25,6 +25,7 @@ from speedtrack.runs.requests.tracking import TrackingRequest, name_in_url, vali
 
 MOST_LAG_HOURS = 24 * 365
 UNRELATED = "unrelated"
+MOST_BRANCHES = 100  # that are listed: others are tracked and stopped by their names
 FIRST_COMMITS = 10  # of a new branch that are measured at once
 PLAIN: dict[str, Any] = {"autocomplete": "off", "spellcheck": "false", "autocapitalize": "off"}
 
@@ -141,6 +142,8 @@ class ProjectForm(forms.Form):
         choices = {"suite": suite_choices(project.suite), "default_branch": [(name, name) for name in branches]}
         for name, among in choices.items():
             self.fields[name].choices = among  # type: ignore[attr-defined]
+        if len(branches) > MOST_BRANCHES:
+            self.fields["default_branch"].widget = forms.TextInput(PLAIN)
 
     def clean_suite(self) -> str:
         name: str = self.cleaned_data["suite"]
@@ -181,7 +184,8 @@ class SettingsPage:
     ``former_until``: until when the former secret is valid, if it is; ``former_used``: when it was used last.
     """
 
-    branches: list[Branch]
+    branches: list[Branch]  #: the first MOST_BRANCHES
+    unlisted: int  #: the number of the others
     channels: int
     annotations: int
     waiting: int
@@ -198,9 +202,14 @@ class SettingsPage:
 def load(project: Project) -> SettingsPage:
     queued_runs = Run.objects.filter(project=project, status=Status.QUEUED, canary=None)
     calls = project.deliveries.order_by("-pk").values_list("received_at", flat=True)
+    branches = project.branches.annotate(total=Window(Count("pk"))).select_related("head")
+    listed: list[Any] = list(
+        branches.order_by("-tracked", F("deleted_at").asc(nulls_first=True), "name")[:MOST_BRANCHES]
+    )
     former_until = project.former_hook_secret_until if hooks.former_is_valid(project) else None
     return SettingsPage(
-        branches=list(project.branches.select_related("head").order_by("-tracked", "deleted_at", "name")),
+        branches=listed,
+        unlisted=listed[0].total - len(listed) if listed else 0,
         channels=project.channels.count(),
         annotations=project.annotations.count(),
         waiting=queued_runs.count(),

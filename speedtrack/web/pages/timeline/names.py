@@ -6,15 +6,17 @@ Also a search for lines that somebody may want to add, by words of their names.
 import operator
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from itertools import islice
 from typing import Any, NamedTuple
 
-from django.db.models import Case, Q, When
+from django.db.models import Case, F, Q, When
 
 from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.ground.texts.text import listed
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.web.pages.timeline.view import View
@@ -85,11 +87,12 @@ def parse_line(view: View, text: str) -> LineName:
 
 
 def find_lines(view: View, names: Iterable[LineName], access: Access) -> list[NamedLine | NoSuchLine]:
-    """The lines with these names, by two queries; by none if they are of the page's project and benchmark."""
+    """The lines with these names, by two queries; by none if the page has their benchmark and branch."""
     name_list = list(names)
     project = view.scope.project
     series = [(project.slug, row) for row in view.known]
     branches = {project.slug: sorted(view.scope.branches, key=lambda branch: branch.name)}
+    offered = {(project.slug, branch.name) for branch in view.scope.branches}
     if foreign := [name for name in name_list if name[:2] != (project.slug, view.benchmark)]:
         condition = reduce(operator.or_, (series_filter(name) for name in foreign))
         related = access.among(Series.objects.filter(condition)).select_related(
@@ -97,7 +100,8 @@ def find_lines(view: View, names: Iterable[LineName], access: Access) -> list[Na
         )
         lacking = related.defer("machine__facts", "environment__facts", "benchmark__definition", "benchmark__why")
         series += [(row.project.slug, row) for row in lacking.order_by("pk")]
-        branches |= branches_of({name.project for name in foreign}, access)
+    if unlisted := {name.project for name in name_list if (name.project, name.branch) not in offered}:
+        branches |= branches_of(unlisted, access)
     by_name: dict[tuple[str, ...], list[Series]] = defaultdict(list)
     for slug, row in series:
         by_name[slug, row.benchmark.name, row.metric, row.machine.name].append(row)
@@ -128,7 +132,7 @@ def found_line(name: LineName, series: list[Series], branches: dict[str, list[Br
     branch_name = name.branch or here[0].project.default_branch
     branch = next((b for b in here if b.name == branch_name), None)
     if branch is None:
-        branch_names = ", ".join(b.name for b in here[:8])
+        branch_names = listed([b.name for b in here])
         return NoSuchLine(f"{name.project} has no branch {branch_name!r}: there are {branch_names}.")
     if name.metric not in METRICS:
         return NoSuchLine(f"There is no metric {name.metric!r}; {name} is not shown.")
@@ -160,7 +164,7 @@ class Suggestion:
 def suggestions(near: LineName, text: str, access: Access) -> list[Suggestion]:
     """The lines that contain all words of ``text``, those that share most with the line ``near`` first."""
     terms = text.lower().split()[:MOST_WORDS]
-    branches = list(access.among(Branch.objects.filter(deleted_at=None)).select_related("project").order_by("name"))
+    branches = branch_names(access)
     series = access.among(Series.objects.all())
     for term in terms:
         series = series.filter(word_filter(term, branches))
@@ -169,22 +173,36 @@ def suggestions(near: LineName, text: str, access: Access) -> list[Suggestion]:
         other_benchmark=other(benchmark__name=near.benchmark),
         other_metric=other(metric=near.metric),
     ).order_by("other_project", "other_benchmark", "other_metric", "benchmark__name", "metric", "machine__name")
-    names = ("project_id", "project__slug", "benchmark__name", "metric", "machine__name")
+    parts = ("project_id", "project__slug", "benchmark__name", "metric", "machine__name")
     ranks = ("other_project", "other_benchmark", "other_metric")
-    line_names = []
-    for project, slug, benchmark, metric, machine, *_ in ranked.values_list(*names, *ranks).distinct()[:MOST_READ]:
-        own = wanted_branches([branch for branch in branches if branch.project_id == project], terms)
-        line_names += [LineName(slug, benchmark, metric, machine, branch.name) for branch in own]
-    return [Suggestion(str(name), title_of(name)) for name in line_names if name != near][:MOST_SUGGESTIONS]
+    rows = ranked.values_list(*parts, *ranks).distinct()[:MOST_READ]
+    own = {project: wanted_branches(names, terms) for project, names in branches.items()}
+    line_names = (
+        LineName(slug, benchmark, metric, machine, branch)
+        for project, slug, benchmark, metric, machine, *_ in rows
+        for branch in own.get(project, [])
+    )
+    nearest = islice((name for name in line_names if name != near), MOST_SUGGESTIONS)
+    return [Suggestion(str(name), title_of(name)) for name in nearest]
+
+
+def branch_names(access: Access) -> dict[int, list[str]]:
+    """By project id: the names of its branches, the default branch first."""
+    default_first = Case(When(name=F("project__default_branch"), then=0), default=1)
+    branches = access.among(Branch.objects.filter(deleted_at=None)).order_by(default_first, "name")
+    names: dict[int, list[str]] = defaultdict(list)
+    for project, name in branches.values_list("project", "name"):
+        names[project].append(name)
+    return names
 
 
 def other(**same: Any) -> Case:
     return Case(When(**same, then=0), default=1)
 
 
-def word_filter(term: str, branches: list[Branch]) -> Q:
+def word_filter(term: str, branches: Mapping[int, list[str]]) -> Q:
     titled = [metric.name for metric in METRICS.values() if term in metric.title.lower()]
-    branched = {branch.project_id for branch in branches if term in branch.name.lower()}
+    branched = [project for project, names in branches.items() if any(term in name.lower() for name in names)]
     return (
         Q(project__slug__icontains=term)
         | Q(benchmark__name__icontains=term)
@@ -195,10 +213,9 @@ def word_filter(term: str, branches: list[Branch]) -> Q:
     )
 
 
-def wanted_branches(branches: list[Branch], terms: list[str]) -> list[Branch]:
-    """The branches that a word names; without one, the default branch and then the others."""
-    matching = [branch for branch in branches if any(term in branch.name.lower() for term in terms)]
-    return matching or sorted(branches, key=lambda branch: branch.name != branch.project.default_branch)
+def wanted_branches(names: list[str], terms: list[str]) -> list[str]:
+    """The branches that a word names; without one, all."""
+    return [name for name in names if any(term in name.lower() for term in terms)] or names
 
 
 def title_of(name: LineName) -> str:

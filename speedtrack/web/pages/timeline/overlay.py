@@ -11,6 +11,7 @@ from django.http import QueryDict
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines.linecolumns import LineColumns, PathOfSeries, columns_along
 from speedtrack.alerts.lines.lines import sql
+from speedtrack.ground.texts.text import listed
 from speedtrack.projects.models import Branch, Commit
 from speedtrack.runs.models import Series
 from speedtrack.web.pages.timeline.names import NamedLine, NoSuchLine, find_lines, lines_of_page, parse_line
@@ -183,6 +184,11 @@ def word_of(query: QueryDict, key: str, choices: Sequence[str], problems: list[s
 
 def added_lines(view: View, texts: Sequence[str], problems: list[str], access: Access) -> list[NamedLine]:
     names = []
+    if len(texts) > MOST_NAMES:
+        problems.append(
+            f"The address names {len(texts)} lines, and only the first {MOST_NAMES} were looked for: name at most "
+            f"{MOST_LINES}."
+        )
     for text in texts[:MOST_NAMES]:
         try:
             names.append(parse_line(view, text))
@@ -197,7 +203,7 @@ def distinct_lines(lines: Sequence[NamedLine], problems: list[str]) -> list[Name
     """Each line once, and no more than can be told apart."""
     each = list({line.name: line for line in lines}.values())
     if len(each) > MOST_LINES:
-        left_out = ", ".join(str(line.name) for line in each[MOST_LINES:])
+        left_out = listed([str(line.name) for line in each[MOST_LINES:]])
         problems.append(f"A chart shows at most {MOST_LINES} lines; left out: {left_out}.")
     return each[:MOST_LINES]
 
