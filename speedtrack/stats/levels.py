@@ -39,6 +39,16 @@ def levels(points: Sequence[Sequence[float]], scale: Scale) -> tuple[Array, Arra
     return level, errors
 
 
+def medians(values: Sequence[float], sizes: Sequence[int]) -> list[float]:
+    """The median of each point of so many values, which are neighbours; those of one size are computed together."""
+    table, counts = np.asarray(values, dtype=np.float64), np.asarray(sizes)
+    starts, result = np.cumsum(counts) - counts, np.empty(len(counts))
+    for size in np.unique(counts):
+        rows = np.flatnonzero(counts == size)
+        result[rows] = np.median(table[starts[rows][:, None] + np.arange(size)], axis=1)
+    return list(map(float, result))
+
+
 def _scatter(trials: Array) -> Array:
     """Standard deviation of each row of trials, whose median is 0; from four trials on, at most the robust estimate.
 

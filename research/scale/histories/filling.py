@@ -14,6 +14,7 @@ from research.scale.histories.sizes import Sizes
 from research.scale.histories.world import Story, make_stories
 from speedtrack.alerts.lines import sensitivity
 from speedtrack.alerts.lines.effects import EffectsOfProjects
+from speedtrack.retention import indexes
 from speedtrack.runs.models import Attempt, Machine, Series
 
 CANARY_CHECKS = 60
@@ -34,6 +35,7 @@ def fill(write: Callable[[], object], rows: int) -> None:
         write()
     with connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE)")
+    indexes.rebuild_sparse()  # as the first night does
     sensitivity.judge(Series.objects.select_related("benchmark"), EffectsOfProjects())
     print(f"filled in {time.monotonic() - begun:.0f} s", flush=True)
 

@@ -19,19 +19,20 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.observing import failpoints
 from speedtrack.runs.models import Series
-from speedtrack.stats.changes.changepoint import DEFAULT, Point, Shift, suspect_shifts
-from speedtrack.stats.changes.history import HistoryVerdict, history_verdicts
+from speedtrack.stats.changes.changepoint import DEFAULT, PlacedLine, Point, Shift, placed_lines, suspect_shifts_in
+from speedtrack.stats.changes.history import HistoryVerdict, verdicts_on
 
 Status = ChangePoint.Status
 
-TOGETHER = 50  # series that are read and judged in one transaction; whoever accepts measurements of them waits for it
+TOGETHER = 100  # series that are read and judged in one transaction; whoever accepts measurements of them waits for it
 MOST_JUDGED = 200  # of the new points, the newest at which the whole history is judged: an import brings thousands
 
 
 class JudgedLine(NamedTuple):
-    """A window with new points, and the smallest effect that matters in its series."""
+    """A window with new points, its points on their scale, and the smallest effect that matters in its series."""
 
     window: Window
+    placed: PlacedLine
     effect: float
 
 
@@ -80,8 +81,8 @@ def take(undetected: QuerySet[Series]) -> list[Series]:
     Measurements that are accepted from now on wait for the lock, and then mark the series again.
     """
     locked = undetected.order_by("pk").select_for_update(skip_locked=True, of=("self",), no_key=True)
-    related = locked.select_related("project", "machine", "benchmark").prefetch_related("machine__projects")
-    return list(related[:TOGETHER])
+    # Not joined: few projects, machines and benchmarks have many series, and their documents are long.
+    return list(locked.prefetch_related("project", "machine__projects", "benchmark")[:TOGETHER])
 
 
 def look_at(locked: Sequence[Series], effects: EffectsOfProjects) -> None:
@@ -106,7 +107,8 @@ def detect_in(news: Sequence[tuple[Series, datetime]], effects: EffectsOfProject
     windows = [window for window in windows_since(watched) if window.new]
     if not windows:
         return
-    lines = [JudgedLine(window, effects.of(window.series)) for window in windows]
+    placed = placed_lines([[Point(point.trials) for point in window.points] for window in windows])
+    lines = [JudgedLine(*both, effects.of(both[0].series)) for both in zip(windows, placed, strict=True)]
     spreads = spreads_of([(line.window.series, line.window.values, line.effect) for line in lines])
     stale: set[int] = set()  # the series of which the known steps must be read again
     drifts = []
@@ -128,12 +130,11 @@ def drop_suspicions(suspicions: Sequence[int]) -> bool:
 
 def look_for_steps(line: JudgedLine, changes: list[KnownChange], spread: float) -> bool:
     """Write the steps that new points of a line show. Return whether any was written, moved or dropped."""
-    window, effect = line.window, line.effect
+    window = line.window
     why = history.why_not_measurable(window.series)  # if there is a reason, the history decides
-    points = [Point(point.trials) for point in window.points]
-    by_history = verdicts_at_new(window, points, changes, effect, bool(why))
+    by_history = verdicts_at_new(line, changes, bool(why))
     settled_shifts = [answer for change in changes if (answer := change.settled())]
-    shifts = suspect_shifts(points, smallest_effect=effect, settled=settled_shifts, spread=spread)
+    shifts = suspect_shifts_in(line.placed, smallest_effect=line.effect, settled=settled_shifts, spread=spread)
     has_changed = update_suspicions(window, changes, [*shifts, *only_in_history(by_history, shifts, changes)])
     if why:
         for verdict in by_history:
@@ -141,16 +142,15 @@ def look_for_steps(line: JudgedLine, changes: list[KnownChange], spread: float) 
     return has_changed or bool(why and by_history)
 
 
-def verdicts_at_new(
-    window: Window, points: Sequence[Point], changes: Sequence[KnownChange], effect: float, decisive: bool
-) -> list[HistoryVerdict]:
+def verdicts_at_new(line: JudgedLine, changes: Sequence[KnownChange], decisive: bool) -> list[HistoryVerdict]:
     """The verdicts of the line's history at its new points. ``decisive``: nothing can be measured again.
 
     Then all new points are judged, and a reported change stays a boundary even if a person called it invalid.
     """
-    first = min(window.new) if decisive else max(min(window.new), len(points) - MOST_JUDGED)
+    oldest, values = min(line.window.new), line.window.values
+    first = oldest if decisive else max(oldest, len(values) - MOST_JUDGED)
     levels = [change.last for change in changes if change.begins_level or (decisive and change.is_reported)]
-    return history_verdicts(points, smallest_effect=effect, settled=levels, since=first)
+    return verdicts_on(line.placed.scale, values, smallest_effect=line.effect, settled=levels, since=first)
 
 
 def update_suspicions(window: Window, changes: list[KnownChange], shifts: Sequence[Shift]) -> bool:

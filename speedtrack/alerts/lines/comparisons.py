@@ -30,7 +30,8 @@ AT_ONCE = 2000  # comparisons
 
 # The points of runs that have ended since then, and the next clean point after each of them on every branch; with each,
 # the last clean point before it: a flag voids what would be compared with it. A commit has the same points before it
-# on all its branches.
+# on all its branches. Arrays rather than joins, and OFFSET 0: PostgreSQL then looks up each row, and stops at the first
+# neighbour, rather than read all attempts and REACH positions for each series.
 CHANGED = lines.sql("""
       WITH new AS MATERIALIZED (
         SELECT s.id AS series_id, p.branch_id, p.number, p.commit_id
@@ -40,8 +41,9 @@ CHANGED = lines.sql("""
                    SELECT m.commit_id FROM runs_measurement m
                     WHERE m.series_id = s.id AND NOT m.paired
                       AND m.attempt_id = ANY (ARRAY(
-                              SELECT other.id FROM runs_attempt a JOIN runs_attempt other ON other.run_id = a.run_id
-                               WHERE a.ended_at >= s.since)))))
+                              SELECT other.id FROM runs_attempt other
+                               WHERE other.run_id = ANY (ARRAY(
+                                         SELECT a.run_id FROM runs_attempt a WHERE a.ended_at >= s.since)))))))
     SELECT changed.series_id, changed.commit_id, before.commit_id, changed.number - before.number
       FROM (SELECT DISTINCT ON (series_id, commit_id) *
               FROM (SELECT * FROM new
@@ -55,7 +57,7 @@ CHANGED = lines.sql("""
                            AND p.number > n.number AND p.number <= n.number + %(reach)s
                            AND EXISTS (SELECT FROM runs_measurement m
                                         WHERE m.series_id = n.series_id AND m.commit_id = p.commit_id
-                                          AND IS_CLEAN_POINT)
+                                          AND IS_CLEAN_POINT OFFSET 0)
                       ORDER BY p.number LIMIT 1) later) both_kinds
           ORDER BY series_id, commit_id) changed
 CROSS JOIN LATERAL (
@@ -64,7 +66,8 @@ CROSS JOIN LATERAL (
          WHERE p.branch_id = changed.branch_id
            AND p.number < changed.number AND p.number >= changed.number - %(reach)s
            AND EXISTS (SELECT FROM runs_measurement m
-                        WHERE m.series_id = changed.series_id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT)
+                        WHERE m.series_id = changed.series_id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
+                       OFFSET 0)
       ORDER BY p.number DESC LIMIT 1) before
      WHERE EXISTS (SELECT FROM runs_measurement m
                     WHERE m.series_id = changed.series_id AND m.commit_id = changed.commit_id AND IS_POINT)

@@ -1,5 +1,6 @@
-"""Lines as columns, for charts: arrays of numpy, as an object per point would cost Python too much."""
+"""Lines as columns, for charts and sensitivity: arrays of numpy, as an object per point would cost Python too much."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from django.db import connection
 
-from speedtrack.alerts.lines.lines import END, points, sql
+from speedtrack.alerts.lines.lines import END, LinePoint, points, sql
 from speedtrack.projects.models import Branch
 
 HEAD = 20  # bytes before the elements of an array of one dimension, five numbers; the third is the type's oid
@@ -114,9 +115,8 @@ def columns_of_path(path: PathOfSeries, rows: list[tuple[Any, ...]]) -> list[Lin
     order = np.argsort(commits)
     commits, numbers = commits[order], numbers[order] - path.first
     lines = [line_columns(row, commits, numbers) for row in rows]
-    again = {line.series_id for line in lines if len(np.unique(line.at)) < len(line.at)}
-    lines = [pooled_columns(line.series_id, *path[:3]) if line.series_id in again else line for line in lines]
-    return sorted(lines, key=lambda line: (line.at[0], line.series_id))
+    pooled = pooled_columns([line.series_id for line in lines if not (np.diff(line.at) > 0).all()], *path[:3])
+    return sorted((pooled.get(line.series_id, line) for line in lines), key=lambda line: (line.at[0], line.series_id))
 
 
 def line_columns(row: tuple[Any, ...], commits: Array, positions: Array) -> LineColumns:
@@ -139,9 +139,15 @@ def array_of(encoded: bytes) -> Array:
     return np.frombuffer(encoded, [("size", ">i4"), ("value", f">{kind}")], offset=HEAD)["value"].astype(kind)
 
 
-def pooled_columns(series_id: int, branch: Branch, first: int, last: int) -> LineColumns:
-    """The columns of a series that has measured some commits more than once."""
-    path_points = points([series_id], branch, first, last)
-    at, value, low, high, n = (np.array([getattr(p, name) for p in path_points]) for name in ("position", *SUMMARY))
-    flags = {p.position - first: p.flags for p in path_points if p.flags}
+def pooled_columns(series_ids: list[int], branch: Branch, first: int, last: int) -> dict[int, LineColumns]:
+    """By series id: the columns of series that have measured some commits more than once. At most two queries."""
+    of_series: dict[int, list[LinePoint]] = defaultdict(list)
+    for point in points(series_ids, branch, first, last) if series_ids else ():
+        of_series[point.series_id].append(point)
+    return {pk: columns_of_points(pk, of_line, first) for pk, of_line in of_series.items()}
+
+
+def columns_of_points(series_id: int, of_line: list[LinePoint], first: int) -> LineColumns:
+    at, value, low, high, n = (np.array([getattr(p, name) for p in of_line]) for name in ("position", *SUMMARY))
+    flags = {p.position - first: p.flags for p in of_line if p.flags}
     return LineColumns(series_id, at - first, value, low, high, n, flags)

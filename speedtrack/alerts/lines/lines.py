@@ -1,6 +1,6 @@
 """The one reader of lines: the points of a series along a branch, one per measured commit.
 
-Pages and mails read summaries (``points``), charts read columns (``linecolumns``), detection reads trials
+Pages and mails read summaries (``points``), charts and sensitivity columns (``linecolumns``), detection reads trials
 (``trial_points``).
 """
 
@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import attrgetter
-from statistics import median
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -211,9 +210,11 @@ def trial_points(stretches: Sequence[Stretch], around: Around = Around()) -> lis
 
 def points_of_samples(numbers: list[int], commits: list[int], values: list[float]) -> list[TrialPoint]:
     """Build points from samples, given as columns in which the samples of one point are neighbours."""
+    from speedtrack.stats.levels import medians  # here: processes that are idle need not hold numpy
+
     begins = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1]]
     trials = [tuple(values[begin:end]) for begin, end in pairwise([*begins, len(values)])]
     return [
-        TrialPoint(numbers[begin], commits[begin], of_point, median(of_point))
-        for begin, of_point in zip(begins, trials, strict=True)
+        TrialPoint(numbers[begin], commits[begin], of_point, middle)
+        for begin, of_point, middle in zip(begins, trials, medians(values, list(map(len, trials))), strict=True)
     ]

@@ -5,16 +5,16 @@ rows.
 """
 
 import math
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from statistics import median
 from typing import NamedTuple
 
+import numpy as np
 from django.db.models import Count, Q, QuerySet
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.effects import EffectsOfProjects
+from speedtrack.alerts.lines.linecolumns import LineColumns, columns
 from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint, NoiseFloor, SeriesSensitivity
 from speedtrack.benchmarks.metrics import METRICS
@@ -52,6 +52,17 @@ class NoiseCause(NamedTuple):
     remedy: str
 
 
+class LevelPoints(NamedTuple):
+    """The points of one level: the logarithms of their medians, with the errors of these, and their numbers of trials.
+
+    The error of a single trial is NaN.
+    """
+
+    level: list[float]
+    error: list[float]
+    trials: list[int]
+
+
 class PairedNoise(NamedTuple):
     """The results of A/A runs.
 
@@ -80,22 +91,26 @@ def judged_rows(project_id: int, series: Sequence[Series], effects: EffectsOfPro
     branch = default_branch(project_id)
     if branch is None:
         return []
-    points: dict[int, list[LinePoint]] = defaultdict(list)
     head = head_of(branch)
-    for point in lines.points([member.pk for member in series], branch, head - COMMITS + 1, head):
-        points[point.series_id].append(point)
-    paired, levels = paired_noise(points), level_starts(points, branch)
+    first = head - COMMITS + 1
+    newest_points = {line.series_id: line for line in columns([member.pk for member in series], branch, first, head)}
+    paired, levels = paired_noise(newest_points), level_starts(newest_points, branch)
     by_id = {member.pk: member for member in series}
     rows = judge_lines(
-        [(by_id[pk], on_one_level(own, levels[pk]), effects.of(by_id[pk])) for pk, own in points.items()]
+        [
+            (by_id[pk], on_one_level(line, [start - first for start in levels[pk]]), effects.of(by_id[pk]))
+            for pk, line in newest_points.items()
+        ]
     )
     for row in rows:
-        row.position = points[row.series_id][-1].position
+        row.position = first + int(newest_points[row.series_id].at[-1])
         row.paired, row.aa_runs, row.aa_different = paired.get(row.series_id, PairedNoise())
     noisy = [row for row in rows if row.too_noisy]
-    flags = FlagCounts([row.series for row in noisy], [p for row in noisy for p in points[row.series_id]])
-    for row in noisy:
-        row.causes = list(causes_of(row, flags, points[row.series_id][-1].n))
+    if noisy:
+        of_noisy = lines.points([row.series_id for row in noisy], branch, first, head)
+        flags = FlagCounts([row.series for row in noisy], of_noisy)
+        for row in noisy:
+            row.causes = list(causes_of(row, flags, int(newest_points[row.series_id].n[-1])))
     return rows
 
 
@@ -127,24 +142,27 @@ def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
     return starts
 
 
-def on_one_level(points: list[LinePoint], starts: list[int]) -> list[LinePoint]:
-    """The clean points scaled to one level, since confirmed changes are not noise."""
-    clean = [point for point in points if not point.flags and point.value > 0 and point.low > 0]
-    bounds = sorted(starts)
-    of_level: dict[int, list[float]] = defaultdict(list)
-    for point in clean:
-        of_level[bisect_right(bounds, point.position)].append(point.value)
-    usual = {level: median(values) for level, values in of_level.items()}
-    scaled = []
-    for point in clean:
-        by = usual[bisect_right(bounds, point.position)]
-        scaled.append(point._replace(value=point.value / by, low=point.low / by, high=point.high / by))
-    return scaled
+def on_one_level(line: LineColumns, starts: Sequence[int]) -> LevelPoints:
+    """The clean points scaled to one level, since confirmed changes are not noise.
+
+    ``starts``: where levels begin, counted as ``line.at`` is.
+    """
+    is_clean = (line.value > 0) & (line.low > 0) & ~np.isin(line.at, list(line.flags))
+    at, value, low, high, n = (column[is_clean] for column in line[1:6])
+    of_level = np.searchsorted(sorted(starts), at, side="right")
+    usual = np.empty(len(value))
+    for level in np.unique(of_level):
+        usual[of_level == level] = np.median(value[of_level == level])
+    trials = n.tolist()
+    scaled = zip((low / usual).tolist(), (high / usual).tolist(), trials, strict=True)
+    return LevelPoints(
+        list(map(math.log, (value / usual).tolist())), [standard_error(*point) for point in scaled], trials
+    )
 
 
-def judge_lines(measured: Sequence[tuple[Series, list[LinePoint], float]]) -> list[SeriesSensitivity]:
+def judge_lines(measured: Sequence[tuple[Series, LevelPoints, float]]) -> list[SeriesSensitivity]:
     """The sensitivity of series, from the clean points on one level of each, and its smallest effect."""
-    levels = [LevelLine(*logarithms(points), effect) for _, points, effect in measured]
+    levels = [LevelLine(points.level, points.error, effect) for _, points, effect in measured]
     return [
         SeriesSensitivity(
             series=series,
@@ -157,17 +175,11 @@ def judge_lines(measured: Sequence[tuple[Series, list[LinePoint], float]]) -> li
     ]
 
 
-def logarithms(points: Iterable[LinePoint]) -> tuple[list[float], list[float]]:
-    """The logarithms of points, and their errors."""
-    pairs = [(math.log(point.value), standard_error(point)) for point in points]
-    return [value for value, _ in pairs], [error for _, error in pairs]
-
-
-def standard_error(point: LinePoint) -> float:
+def standard_error(low: float, high: float, n: int) -> float:
     """The relative standard error of a point's median, from its interval; NaN for single trials."""
-    if point.n < 2:
+    if n < 2:
         return math.nan
-    return (math.log(point.high) - math.log(point.low)) / 2 / TO_95
+    return (math.log(high) - math.log(low)) / 2 / TO_95
 
 
 def paired_noise(series: Iterable[int]) -> dict[int, PairedNoise]:

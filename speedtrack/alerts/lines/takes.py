@@ -10,16 +10,9 @@ from django.db.models import Count, Min
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.effects import smallest_effect
-from speedtrack.alerts.lines.sensitivity import (
-    COMMITS,
-    default_branch,
-    head_of,
-    level_starts,
-    logarithms,
-    on_one_level,
-)
+from speedtrack.alerts.lines.linecolumns import columns
+from speedtrack.alerts.lines.sensitivity import COMMITS, default_branch, head_of, level_starts, on_one_level
 from speedtrack.alerts.models import SeriesSensitivity
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import METRICS
@@ -92,12 +85,13 @@ def line_of(series: Series) -> TrialLine | None:
     if branch is None or METRICS[series.metric].needs_no_trials:
         return None
     head = head_of(branch)
-    points = lines.points([series.pk], branch, head - COMMITS + 1, head)
-    points = on_one_level(points, level_starts([series.pk], branch)[series.pk])
-    if not points:
-        return None
-    trials = round(median(point.n for point in points))
-    return TrialLine(*logarithms(points), trials, smallest_effect(series))
+    first = head - COMMITS + 1
+    starts = [start - first for start in level_starts([series.pk], branch)[series.pk]]
+    for line in columns([series.pk], branch, first, head):
+        level, error, trials = on_one_level(line, starts)
+        if level:
+            return TrialLine(level, error, round(median(trials)), smallest_effect(series))
+    return None
 
 
 def trials_in_force(series: Series) -> int | None:

@@ -1,5 +1,6 @@
 """Watch that the head of each branch is measured; if it is not for hours, an alarm begins, whatever the cause."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -91,26 +92,32 @@ def look() -> None:
         cursor.execute(CHANGED, {"every_s": LOOK_EVERY.total_seconds()})
         changes = [BranchChange(*row) for row in cursor.fetchall()]
     branches = Branch.objects.select_related("project").in_bulk([change.branch for change in changes])
+    set_awaited([(branches[change.branch], change) for change in changes if change.is_done or change.is_news])
     for change in changes:
-        update(branches[change.branch], change)
+        if not (change.is_done or change.is_news):
+            update_alarm(branches[change.branch])
 
 
-def update(branch: Branch, change: BranchChange) -> None:
-    if change.is_done:
-        set_awaited(branch, None, "it is measured again" if change.is_watched else "it is no longer tracked")
-    elif change.is_news:
-        set_awaited(branch, change.head, "it is measured again")
-    elif branch.project.lag_alarm_hours:
+def set_awaited(changed: Sequence[tuple[Branch, BranchChange]]) -> None:
+    """Start the clock of each branch for its head; that of a measured one stops. Alarms about former positions end.
+
+    The number of queries does not grow with the number of branches: at the first look all of them change.
+    """
+    for branch, change in changed:
+        branch.awaited_number = None if change.is_done else change.head
+        branch.awaited_since = None if change.is_done else Now()
+    Branch.objects.bulk_update([branch for branch, _ in changed], ["awaited_number", "awaited_since"])
+    untracked = {branch.pk for branch, change in changed if change.is_done and not change.is_watched}
+    alarms.end(Alarm.Kind.LAG, "it is no longer tracked", branch__in=untracked)
+    alarms.end(Alarm.Kind.LAG, "it is measured again", branch__in={branch.pk for branch, _ in changed} - untracked)
+
+
+def update_alarm(branch: Branch) -> None:
+    """Begin the alarm about a branch whose head has been awaited for too long; without a limit, end it."""
+    if branch.project.lag_alarm_hours:
         alarms.begin(Alarm.Kind.LAG, why_late(branch), branch=branch)
     else:
         alarms.end(Alarm.Kind.LAG, "the project's settings have no limit any more", branch=branch)
-
-
-def set_awaited(branch: Branch, number: int | None, why: str) -> None:
-    """Start the clock of the branch for this position; None stops it. The alarm about the former position ends."""
-    since = None if number is None else Now()
-    Branch.objects.filter(pk=branch.pk).update(awaited_number=number, awaited_since=since)
-    alarms.end(Alarm.Kind.LAG, why, branch=branch)
 
 
 def why_late(branch: Branch) -> str:

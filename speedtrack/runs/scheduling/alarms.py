@@ -20,6 +20,6 @@ def begin(kind: Alarm.Kind, why: str, machine: Machine | None = None, branch: Br
 
 
 def end(kind: Alarm.Kind, why: str, **where: Any) -> int:
-    """End the open alarms of this kind of a ``machine`` or a ``branch``. Return the number of alarms ended."""
+    """End the open alarms of this kind of a ``machine`` or of branches. Return the number of alarms ended."""
     changes = {"ended_at": Now(), "ended_why": why[:LONGEST_WHY], "untold": True}
     return Alarm.objects.open().filter(kind=kind, **where).update(**changes)

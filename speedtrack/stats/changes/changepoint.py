@@ -18,6 +18,7 @@ from speedtrack.stats.changes.windows import (
     Shifts,
     newest_means,
     quanta,
+    rolling_means,
     shifts,
     trial_errors,
     yardsticks,
@@ -28,6 +29,7 @@ from speedtrack.stats.summary import MAD_TO_SIGMA
 
 DEFAULT = Sensitivity()
 CHUNK = 256  # points examined at once
+AT_ONCE = 16  # lines that are placed at once
 FEW = 4  # points: windows up to this size need closer agreement
 REFINE = 8  # points on each side of a split in which the exact index is searched
 PLACE_BEFORE = 60  # points before a step that determine its exact index
@@ -80,11 +82,26 @@ class SettledShift:
         return upwards == self.upwards and self.first - near <= index <= self.last + near
 
 
+class PlacedLine(NamedTuple):
+    """A series of points on its scale, with the means of its windows: all that does not depend on what is known of it.
+
+    ``level``: the median of each point; ``error``: its standard error from the trials, NaN for single trials;
+    ``newest``: the means of the newest points; ``base``: the means of the points from the first on.
+    """
+
+    scale: Scale
+    level: Array
+    error: Array
+    newest: Array
+    base: Array
+
+
 class _Series(NamedTuple):
-    level: Array  # the median of each point, on the scale
-    error: Array  # its standard error from the trials; NaN for single trials
+    level: Array
+    error: Array
     quantum: Array
     newest: Array
+    base: Array
     effect: float
     spread: float  # standard deviation between points, from other series
 
@@ -147,15 +164,48 @@ def suspect_shifts(
     """
     if len(points) < 2:
         return []
-    trials = [point.values for point in points]
-    scale = Scale.of(chain.from_iterable(trials))
-    level, error = levels(trials, scale)
-    newest = newest_means(level, sensitivity.trim)
-    series = _Series(level, error, quanta(level), newest, scale.effect(smallest_effect), spread)
+    (line,) = placed_lines([points], sensitivity)
+    return suspect_shifts_in(
+        line, smallest_effect=smallest_effect, settled=settled, spread=spread, sensitivity=sensitivity
+    )
+
+
+def suspect_shifts_in(
+    line: PlacedLine,
+    *,
+    smallest_effect: float = 0.01,
+    settled: Sequence[SettledShift] = (),
+    spread: float = 0.0,
+    sensitivity: Sensitivity = DEFAULT,
+) -> list[Shift]:
+    """The answer of ``suspect_shifts`` for a line that is placed already."""
+    scale, level, error, newest, base = line
+    if len(level) < 2:
+        return []
+    series = _Series(level, error, quanta(level), newest, base, scale.effect(smallest_effect), spread)
     boundaries = _boundaries(level, settled)
     alarms = list(_alarms(series, settled, boundaries, sensitivity))
     cuts = [*boundaries, *(alarm.index for alarm in alarms)]
     return [_shift(alarm, cuts, series, scale) for alarm in alarms if not alarm.known]
+
+
+def placed_lines(of_points: Sequence[Sequence[Point]], sensitivity: Sensitivity = DEFAULT) -> list[PlacedLine]:
+    """The points of each line on its scale. The means of several lines are computed at once."""
+    batches = (of_points[at : at + AT_ONCE] for at in range(0, len(of_points), AT_ONCE))
+    return [line for batch in batches for line in _placed_together(batch, sensitivity)]
+
+
+def _placed_together(of_points: Sequence[Sequence[Point]], sensitivity: Sensitivity) -> Iterator[PlacedLine]:
+    """Place lines as rows of one table. What fills up shorter rows comes after the means that are read."""
+    of_trials = [[point.values for point in points] for points in of_points]
+    scales = [Scale.of(chain.from_iterable(trials)) for trials in of_trials]
+    placed = [levels(trials, scale) for trials, scale in zip(of_trials, scales, strict=True)]
+    table = np.zeros((len(placed), max(len(level) for level, _ in placed)))
+    for at, (level, _) in enumerate(placed):
+        table[at, : len(level)] = level
+    newest, base = newest_means(table, sensitivity.trim), rolling_means(table, sensitivity.before, sensitivity.trim)
+    for at, (scale, (level, error)) in enumerate(zip(scales, placed, strict=True)):
+        yield PlacedLine(scale, level, error, newest[at, : len(level)], base[at, : len(level)])
 
 
 def _boundaries(level: Array, settled: Iterable[SettledShift]) -> list[int]:
@@ -178,7 +228,8 @@ def _alarms(
         begin = max(segment.start, now - sensitivity.history - sensitivity.before - int(AFTER[-1]))
         boundary = next((boundary for boundary in boundaries if boundary >= now), len(series.level))
         stop = min(now + CHUNK, boundary)
-        table = shifts(series.level[begin:stop], series.newest[begin:stop], sensitivity)
+        base = None if begin else series.base[:stop]
+        table = shifts(series.level[begin:stop], series.newest[begin:stop], sensitivity, base)
         alarm = _first(series, segment._replace(start=begin), table, (now, sensitivity), settled)
         if alarm is None:
             now = stop

@@ -105,9 +105,17 @@ def history_verdicts(
     if not points:
         return []
     scale = Scale.of(value for point in points for value in point.values)
-    level = place_all(scale, [median(point.values) for point in points])
+    medians = [median(point.values) for point in points]
+    return verdicts_on(scale, medians, smallest_effect=smallest_effect, settled=settled, since=since)
+
+
+def verdicts_on(
+    scale: Scale, medians: Sequence[float], *, smallest_effect: float, settled: Iterable[int] = (), since: int = 0
+) -> list[HistoryVerdict]:
+    """The answer of ``history_verdicts`` for points whose medians and scale are known."""
+    level = place_all(scale, medians)
     boundaries, verdicts = sorted(settled), list[HistoryVerdict]()
-    for arrival in range(since, len(points)):
+    for arrival in range(since, len(level)):
         start = max([verdicts[-1].index if verdicts else 0, *[index for index in boundaries if index <= arrival]])
         verdict = newest_verdict(level[: arrival + 1], start, scale, smallest_effect)
         if verdict is not None:

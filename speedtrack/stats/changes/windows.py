@@ -75,9 +75,12 @@ def newest_means(level: Array, trim: float) -> Array:
     return np.stack([rolling_means(level, int(size), trim) for size in AFTER], axis=-1)
 
 
-def shifts(level: Array, newest: Array, sensitivity: Sensitivity) -> Shifts:
-    """The newest means minus the level before them, of up to ``before`` points; NaN if there is no point before."""
-    base = rolling_means(level, sensitivity.before, sensitivity.trim)
+def shifts(level: Array, newest: Array, sensitivity: Sensitivity, base: Array | None = None) -> Shifts:
+    """The newest means minus the level before them, of up to ``before`` points; NaN if there is no point before.
+
+    ``base``: the means of up to ``before`` points, if they are computed already.
+    """
+    base = rolling_means(level, sensitivity.before, sensitivity.trim) if base is None else base
     split = np.arange(1, level.shape[-1] + 1)[:, None] - AFTER
     size = newest - base[..., np.maximum(split, 1) - 1]
     weight = 1 / np.sqrt(1 / AFTER + 1 / np.clip(split, 1, sensitivity.before))

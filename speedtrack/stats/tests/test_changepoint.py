@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from speedtrack.stats.changes.changepoint import Point, SettledShift, Shift, _agreement, _place, suspect_shifts
+from speedtrack.stats.changes.changepoint import (
+    Point,
+    SettledShift,
+    Shift,
+    _agreement,
+    _place,
+    placed_lines,
+    suspect_shifts,
+    suspect_shifts_in,
+)
 
 
 def single(levels: list[float], cv: float = 0.0, seed: int = 1) -> list[Point]:
@@ -336,3 +346,16 @@ def test_agreement_counts_pairs() -> None:
 def test_place_is_the_split_of_least_deviation() -> None:
     level = np.array([0.0, 1.0, 0.0, 1.0, 0.0, 9.0, 8.0, 9.0])
     assert _place(level, 0, 7, 7) == 5
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_lines_at_once_show_exactly_what_each_shows_by_itself(seed: int) -> None:
+    """Shorter lines are filled up to the longest one; bit for bit, as stored suspicions are compared with new ones."""
+    rng = random.Random(seed)
+    lines = []
+    for length in (1, 2, 11, 40, 64, 65, 130, 300, 420):
+        levels = [100.0 * rng.choice((1, 1.1)) ** (i > length // 2) - 100 * (seed == 4) for i in range(length)]
+        lines.append([Point(tuple(level + rng.gauss(0, 1) for _ in range(rng.choice((1, 5))))) for level in levels])
+    together = [suspect_shifts_in(line, smallest_effect=0.01, spread=0.01) for line in placed_lines(lines * 3)]
+    assert together == 3 * [suspect_shifts(line, smallest_effect=0.01, spread=0.01) for line in lines]
+    assert any(together)

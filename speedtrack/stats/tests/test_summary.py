@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from speedtrack.stats.levels import medians
 from speedtrack.stats.summary import Estimate, outer_rank, summarize
 
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60)
@@ -70,3 +72,8 @@ def test_order_of_samples_does_not_matter_and_the_interval_holds_the_value(sampl
 def test_what_was_not_measured_is_refused(samples: list[float]) -> None:
     with pytest.raises(ValueError):
         summarize(samples)
+
+
+@given(st.lists(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=6), max_size=12))
+def test_medians_of_many_points_are_those_of_each(points: list[list[float]]) -> None:
+    assert medians([value for point in points for value in point], list(map(len, points))) == list(map(median, points))
