@@ -42,9 +42,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("commit-values N series", "timeline N commits", "timeline-values JSON, lines of N branches"),
         *("api:list_measurements N rows", "api:list_runs N rows", "openmetrics"),
     ),
-    "faults: a range of dates, the beginning of a sha, or the newest run reads the history whole": (
-        *("export N commits", "timeline-why", "takes"),
-    ),
+    "a fault: a range of dates reads the history whole": ("export N commits",),
 }
 EXCEPTIONS = {page for pages in REASONS.values() for page in pages}
 
