@@ -51,7 +51,7 @@ class SmallestEffects:
     @cached_property
     def suite(self) -> Suite:
         """The newest suite, with only the section that states smallest effects."""
-        runs = Run.objects.own().filter(project=self.project_id).order_by("-id")
+        runs = Run.objects.own().newest_first(self.project_id)
         overrides = runs.values_list("suite__definition__metrics", flat=True).first()
         return Suite(definition={"metrics": overrides or {}})
 

@@ -175,7 +175,7 @@ def is_measured_no_more(series: Series) -> bool:
 
 def is_removed(series: Series) -> bool:
     """Return whether the newest runs of the series' machine no longer measure its benchmark."""
-    runs = Run.objects.own().filter(project=series.project_id, machine=series.machine_id).order_by("-id")
+    runs = Run.objects.own().filter(machine=series.machine_id).newest_first(series.project_id)
     newest = runs.values_list("benchmark_set", flat=True)[:NEWEST_RUNS]
     names = set(SetMember.objects.filter(benchmark_set__in=list(newest)).values_list("benchmark__name", flat=True))
     return bool(names) and series.benchmark.name not in names

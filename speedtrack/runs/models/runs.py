@@ -65,6 +65,13 @@ class RunQuerySet(models.QuerySet["Run"]):
         """Runs that measure a commit for its line: no paired runs, canary runs or results from outside."""
         return self.filter(base=None, canary=None, imported=None)
 
+    def newest_first(self, project_id: int) -> "RunQuerySet":
+        """The runs of a project, by an index of project and id.
+
+        With the project as an equality and the id alone as the order, PostgreSQL may walk the ids of all projects.
+        """
+        return self.filter(project__gte=project_id, project__lte=project_id).order_by("project_id", "-id")
+
     def active(self) -> "RunQuerySet":
         return self.filter(status__in=ACTIVE)
 

@@ -1,12 +1,14 @@
 """Estimates of runs whose phases are known, because the rows of earlier ones say how long each took."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import cycle
 
 import pytest
 from django.utils import timezone
 
-from speedtrack.projects.models import Commit
+from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.planning.questions import Question, plan_pairs
@@ -127,17 +129,39 @@ def test_what_waits_is_summed_by_machine(tracked: Tracked, machine: Machine) -> 
 def test_as_many_rows_are_learned_from_however_many_runs_have_ended(tracked: Tracked, machine: Machine) -> None:
     run, *_ = measure_all(machine)
 
-    def add(count: int, first: int) -> None:
-        now = timezone.now()
-        names = ("project_id", "commit_id", "machine_id", "suite_id", "benchmark_set_id", "reason", "trials")
-        same = {name: getattr(run, name) for name in names}
-        ended = {"status": "succeeded", "started_at": now - timedelta(minutes=5), "ended_at": now}
-        Run.objects.bulk_create(Run(**same, **ended, round=first + number) for number in range(count))
-
     def learn() -> object:
         return estimates.learn([machine.pk])
 
-    add(50, 100)
+    add_ended(run, 50, 100)
     few = rows_read(learn)
-    add(600, 1000)
+    add_ended(run, 600, 1000)
     assert rows_read(learn) <= few
+
+
+def add_ended(run: Run, count: int, first: int, projects: Sequence[Project] = ()) -> None:
+    """Runs like this one that have ended, in rounds from the first on, of these projects in turn."""
+    now = timezone.now()
+    names = ("project", "commit_id", "machine_id", "suite_id", "benchmark_set_id", "reason", "trials")
+    same = {name: getattr(run, name) for name in names}
+    ended = {"status": "succeeded", "started_at": now - timedelta(minutes=5), "ended_at": now}
+    turns = cycle(projects or [run.project])
+    Run.objects.bulk_create(
+        Run(**same | ended | {"project": project}, round=first + number)
+        for number, project in zip(range(count), turns, strict=False)
+    )
+
+
+@pytest.mark.django_db
+def test_the_newest_runs_of_a_project_are_read_without_those_of_other_projects(
+    tracked: Tracked, machine: Machine
+) -> None:
+    run, *_ = measure_all(machine)
+    other = Project.objects.create(slug="b", name="b", url="/b", default_branch="main", suite="tiny")
+    add_ended(run, 4000, 100, projects=[other, run.project])
+    add_ended(run, 1000, 5000, projects=[other])
+
+    def newest() -> int:
+        return Run.objects.newest_first(run.project_id).values_list("pk", flat=True)[0]
+
+    assert newest() == Run.objects.filter(project=run.project_id).latest("pk").pk
+    assert rows_read(newest) == 1

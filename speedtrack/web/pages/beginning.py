@@ -58,7 +58,7 @@ def run_steps(project: Project) -> list[FirstStep]:
     """The steps about runs; empty as long as the history is unknown."""
     if project.synced_at is None:
         return [FirstStep("waits", "Then runs of its newest commits are queued.")]
-    runs = list(Run.objects.filter(project=project).order_by("-pk").values_list("pk", "status")[:FEW])
+    runs = list(Run.objects.newest_first(project.pk).values_list("pk", "status")[:FEW])
     waiting_count = sum(status == Status.QUEUED for _, status in runs)
     failed = [pk for pk, status in runs if status == Status.FAILED]
     steps = [FirstStep("done", f"{len(runs)} runs were queued; {waiting_count} wait.", reverse("queue"), "The queue")]

@@ -237,7 +237,7 @@ class Examples:
         rows = {
             "measurement_id": Measurement.objects.filter(series=series),
             "alert_id": Alert.objects.filter(project=project).order_by("-pk"),
-            "run_id": Run.objects.filter(project=project).order_by("-pk"),
+            "run_id": Run.objects.newest_first(project.pk),
             "annotation_id": Annotation.objects.filter(project=project).order_by("-pk"),
             "mute_id": Mute.objects.filter(project=project).order_by("-pk"),
             "comparison_id": PairedComparison.objects.filter(project=project).order_by("-pk"),
