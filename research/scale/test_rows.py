@@ -43,7 +43,6 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("commit N series", "commit-values N series", "api:list_measurements N rows"),
         "api:list_change_points N rows",
     ),
-    "faults: the beginning of a sha, or the newest run reads the history whole": ("timeline-why", "takes"),
 }
 EXCEPTIONS = {page for pages in REASONS.values() for page in pages}
 

@@ -140,7 +140,10 @@ def known_benchmarks(name: str) -> set[tuple[str, str]]:
 
 def version_of(name: str) -> str:
     """A version identifier: it changes with each edit of a suite and each change of its file."""
-    edit = newest_edit(name)
+    return version_after(name, newest_edit(name))
+
+
+def version_after(name: str, edit: SuiteEdit | None) -> str:
     return f"{edit.number if edit else 0} {file_digest(name)}"
 
 

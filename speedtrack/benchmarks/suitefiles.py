@@ -83,7 +83,12 @@ def allowed_keys(path: tuple[str | int, ...]) -> list[str]:
 
 def load_suite(name: str) -> Definition:
     """The suite of this name that is in force. Raises DefinitionError with a list of the suites."""
-    text = text_of(name)
+    return suite_after(name, newest_edit(name))
+
+
+def suite_after(name: str, edit: SuiteEdit | None) -> Definition:
+    """The suite that is in force if this is its newest edit. Raises DefinitionError with a list of the suites."""
+    text = text_after(name, edit)
     if text is None:
         names = ", ".join(suite_names()) or "none"
         raise DefinitionError(f"there is no suite {name!r} in {settings.SUITES}: there are {names}")
@@ -92,7 +97,10 @@ def load_suite(name: str) -> Definition:
 
 def text_of(name: str) -> str | None:
     """The text in force: of the newest edit, otherwise of the file; None if there is neither."""
-    edit = newest_edit(name)
+    return text_after(name, newest_edit(name))
+
+
+def text_after(name: str, edit: SuiteEdit | None) -> str | None:
     return edit.text if edit and edit.text is not None else file_text(name)
 
 

@@ -45,6 +45,15 @@ def pause_is_over() -> Q:
     return Q(failures=0) | Q(polled_at=None) | Q(polled_at__lt=Now() - pause)
 
 
+def sha_begins(digits: str, to_commit: str = "") -> Q:
+    """The condition that a commit's sha begins with these digits, as a range, which an index finds.
+
+    ``to_commit``: the way to the commit, such as ``commit__``.
+    """
+    conditions = {"gte": digits, "lt": f"{digits}g", "startswith": digits}
+    return Q(**{f"{to_commit}sha__{lookup}": value for lookup, value in conditions.items()})
+
+
 class ProjectQuerySet(models.QuerySet["Project"]):
     def tracked(self) -> "ProjectQuerySet":
         return self.filter(untracked_at=None)

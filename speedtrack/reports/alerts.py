@@ -25,6 +25,12 @@ from speedtrack.reports.projects import CommitDocument
 from speedtrack.reports.readings.lines import lines_of_alert
 
 MOST_CANDIDATES = 10
+#: What documents of alerts show of their changes, of which there may be hundreds.
+COLUMNS_OF_CHANGES = (
+    *("kind", "reference", "status", "ratio", "low", "high", "note", "created", "settled_at", "alert__status"),
+    *("branch__name", "before__sha", "commit__sha", "series__metric", "series__project__slug"),
+    *("series__benchmark__name", "series__machine__name"),
+)
 
 
 def known_changes() -> QuerySet[ChangePoint]:
@@ -38,7 +44,7 @@ def known_alerts() -> QuerySet[Alert]:
     """Alerts with all that their documents show."""
     related = ("project", "branch", "before", "commit__project", "assignee", "reverted_by", "fixed_by")
     rows: QuerySet[Alert] = Alert.objects.with_range().select_related(*related)
-    return rows.prefetch_related(Prefetch("change_points", known_changes()))
+    return rows.prefetch_related(Prefetch("change_points", known_changes().only(*COLUMNS_OF_CHANGES)))
 
 
 class JudgedDocument(Document):

@@ -37,8 +37,13 @@ class PageScope:
     @property
     def head(self) -> int:
         """The position of the branch's newest commit, -1 if there is none."""
-        last: int | None = getattr(self.branch, "last", None)
-        return -1 if last is None else last
+        return head_of(self.branch)
+
+
+def head_of(branch: Branch | None) -> int:
+    """The position of the newest commit of a scope's branch, -1 if there is none."""
+    last: int | None = getattr(branch, "last", None)
+    return -1 if last is None else last
 
 
 def project_or_404(slug: str) -> Project:

@@ -107,7 +107,7 @@ class EffectsOfProjects:
 
 def smallest_effect(series: Series) -> float:
     """The smallest effect of one series."""
-    return SmallestEffects(series.project_id).of_series(series)
+    return smallest_effects([series.pk])[series.pk]
 
 
 def effect_unless_stated(series: Series) -> float:

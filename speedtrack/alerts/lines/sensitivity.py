@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from django.db.models import Count, Q, QuerySet
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Count, OuterRef, Q, QuerySet
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.effects import EffectsOfProjects
@@ -127,19 +128,34 @@ def head_of(branch: Branch) -> int:
 
 def default_branch(project_id: int) -> Branch | None:
     """The default branch of a project, or else another live one."""
-    live = Branch.objects.filter(project=project_id, deleted_at=None).select_related("project").order_by("name")
+    return default_among(Branch.objects.filter(project=project_id).select_related("project").order_by("name"))
+
+
+def default_among(branches: Iterable[Branch]) -> Branch | None:
+    """The default one of a project's branches, or else the first live one."""
+    live = (branch for branch in branches if branch.deleted_at is None)
     return min(live, key=lambda branch: branch.name != branch.project.default_branch, default=None)
 
 
 def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
     """By series id: the positions on the branch at which settled changes began new levels."""
-    statuses = (ChangePoint.Status.CONFIRMED, ChangePoint.Status.HISTORY)
-    confirmed = ChangePoint.objects.filter(series__in=list(series), status__in=statuses)
     starts: dict[int, list[int]] = defaultdict(list)
-    on_branch = confirmed.filter(commit__positions__branch=branch)
+    on_branch = settled_changes(branch).filter(series__in=list(series))
     for pk, number in on_branch.values_list("series", "commit__positions__number"):
         starts[pk].append(number)
     return starts
+
+
+def settled_changes(branch: Branch) -> QuerySet[ChangePoint]:
+    """The changes that began new levels at positions of a branch."""
+    statuses = (ChangePoint.Status.CONFIRMED, ChangePoint.Status.HISTORY)
+    return ChangePoint.objects.filter(status__in=statuses, commit__positions__branch=branch)
+
+
+def with_level_starts(branch: Branch) -> QuerySet[SeriesSensitivity]:
+    """The stored rows, with ``starts``: the ``level_starts`` of their series."""
+    own = settled_changes(branch).filter(series=OuterRef("series"))
+    return SeriesSensitivity.objects.annotate(starts=ArraySubquery(own.values("commit__positions__number")))
 
 
 def on_one_level(line: LineColumns, starts: Sequence[int]) -> LevelPoints:

@@ -4,20 +4,23 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from django.db.models import Count, Min
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Count, Min, Subquery
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from speedtrack.alerts.lines.effects import smallest_effect
 from speedtrack.alerts.lines.linecolumns import columns
-from speedtrack.alerts.lines.sensitivity import COMMITS, default_branch, head_of, level_starts, on_one_level
+from speedtrack.alerts.lines.sensitivity import COMMITS, on_one_level, with_level_starts
 from speedtrack.alerts.models import SeriesSensitivity
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.benchmarks.models import SetMember
-from speedtrack.benchmarks.suitefiles import load_suite
+from speedtrack.benchmarks.models import SetMember, SuiteEdit
+from speedtrack.benchmarks.suiteedits import version_after
+from speedtrack.benchmarks.suitefiles import newest_edit, suite_after
+from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Run, Series, Status
 from speedtrack.runs.queue import estimates
 from speedtrack.runs.queue.estimates import Learned, RunWork
@@ -49,7 +52,8 @@ class Takes:
     """A series that has ``trials`` per run and shows changes of ``smallest`` now.
 
     ``limit``: the smallest change that any number of trials would show. ``suite_trials``: of the suite in force.
-    ``commits_a_day``: how many are measured. ``takes``: the largest change first; none if smaller ones do not count.
+    ``version``: of that suite. ``commits_a_day``: how many are measured. ``takes``: the largest change first; none if
+    smaller ones do not count.
     """
 
     series: Series
@@ -61,43 +65,44 @@ class Takes:
     of_runs: float
     commits_a_day: float
     takes: list[Take]
+    version: str
 
 
-def takes_of(series: Series) -> Takes | None:
+def takes_of(series: Series, branch: Branch, head: int) -> Takes | None:
     """What it takes for each smaller change; None if that is not known, or trials are not what decides.
 
     They do not where instructions are counted, where results come from outside, and before there is noise to judge by.
+    ``branch``: the default one of the project; ``head``: the position of its newest commit.
     """
-    row = SeriesSensitivity.objects.filter(series=series).first()
-    line, suite_trials = line_of(series), trials_in_force(series)
-    if row is None or row.smallest is None or line is None or line.noise is None or suite_trials is None:
+    row: Any = with_level_starts(branch).filter(series=series).first()
+    if row is None or row.smallest is None or METRICS[series.metric].needs_no_trials:
+        return None
+    edit = newest_edit(series.project.suite)
+    line, suite_trials = line_of(series, branch, head, row.starts), trials_in_force(series, edit)
+    if line is None or line.noise is None or suite_trials is None:
         return None
     cost = TrialCost(series)
-    takes = [take_of(line, row, cost, change) for change in changes_to_choose(line.smallest_effect, row.smallest)]
+    changes = changes_to_choose(line.smallest_effect, row.smallest)
+    takes = [take_of(row, cost, *seen) for seen in zip(changes, line.fewest_each(changes), strict=True)]
     limit, of_runs = line.visible(math.inf), line.noise.of_runs
     numbers = row.smallest, line.smallest_effect, line.trials, suite_trials, limit, of_runs, cost.commits_a_day
-    return Takes(series, *numbers, takes)
+    return Takes(series, *numbers, takes, version_after(series.project.suite, edit))
 
 
-def line_of(series: Series) -> TrialLine | None:
-    """The newest points of the series on one level; None without any, or if its metric needs no trials."""
-    branch = default_branch(series.project_id)
-    if branch is None or METRICS[series.metric].needs_no_trials:
-        return None
-    head = head_of(branch)
+def line_of(series: Series, branch: Branch, head: int, starts: list[int]) -> TrialLine | None:
+    """The newest points of the series on one level; None without any. ``starts``: where its levels begin."""
     first = head - COMMITS + 1
-    starts = [start - first for start in level_starts([series.pk], branch)[series.pk]]
     for line in columns([series.pk], branch, first, head):
-        level, error, trials = on_one_level(line, starts)
+        level, error, trials = on_one_level(line, [start - first for start in starts])
         if level:
             return TrialLine(level, error, round(median(trials)), smallest_effect(series))
     return None
 
 
-def trials_in_force(series: Series) -> int | None:
+def trials_in_force(series: Series, edit: SuiteEdit | None) -> int | None:
     """The trials of the project's suite; None if it does not measure this benchmark, or is invalid."""
     try:
-        suite = load_suite(series.project.suite)
+        suite = suite_after(series.project.suite, edit)
     except DefinitionError:
         return None
     return suite.trials if series.benchmark.name in {section.name for section in suite.benchmark} else None
@@ -110,8 +115,7 @@ def changes_to_choose(smallest_effect: float, smallest: float) -> list[float]:
     return [round(place * step, 6) for place in range(last, first - 1, -1)]
 
 
-def take_of(line: TrialLine, row: SeriesSensitivity, cost: "TrialCost", change: float) -> Take:
-    trials = line.fewest(change)
+def take_of(row: SeriesSensitivity, cost: "TrialCost", change: float, trials: int | None) -> Take:
     pairs = None if row.paired is None else pairs_to_confirm(change, row.paired, PLANNED_PAIRS)
     seconds = None if trials is None else cost.seconds(trials)
     return Take(change, trials, seconds, None if seconds is None else seconds * cost.commits_a_day, pairs)
@@ -122,13 +126,14 @@ class TrialCost:
 
     def __init__(self, series: Series) -> None:
         runs = Run.objects.routine().filter(project=series.project_id, machine=series.machine_id)
-        ended = runs.filter(ended_at__gt=Now() - PACE, status=Status.SUCCEEDED)
-        counted = ended.aggregate(count=Count("pk"), since=Min("ended_at"))
-        days = (timezone.now() - counted["since"]) / timedelta(days=1) if counted["since"] else 1.0
-        self.commits_a_day: float = counted["count"] / max(1.0, days)
-        newest = ended.order_by("-ended_at").values_list("benchmark_set", flat=True)[:1]
-        members = SetMember.objects.filter(benchmark_set__in=newest).values_list("benchmark", flat=True)
-        self.work = RunWork(series.machine_id, series.project.suite, "single", tuple(members), 0, ())
+        ended = runs.filter(ended_at__gt=Now() - PACE, status=Status.SUCCEEDED).order_by()
+        newest = ended.order_by("-ended_at").values("benchmark_set")[:1]
+        members = SetMember.objects.filter(benchmark_set=Subquery(newest)).values("benchmark")
+        totals = ended.values("machine").annotate(count=Count("pk"), since=Min("ended_at"), of=ArraySubquery(members))
+        count, since, benchmarks = next(iter(totals.values_list("count", "since", "of")), (0, None, []))
+        days = (timezone.now() - since) / timedelta(days=1) if since else 1.0
+        self.commits_a_day: float = count / max(1.0, days)
+        self.work = RunWork(series.machine_id, series.project.suite, "single", tuple(benchmarks), 0, ())
         self.learned: Learned = estimates.learn([series.machine_id])
 
     def seconds(self, trials: int) -> float | None:

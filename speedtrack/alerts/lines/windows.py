@@ -4,7 +4,7 @@ A point is judged by up to BEFORE points before it, and helps to judge up to AHE
 read with no more than these around them; new points that lie far apart are read separately.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -147,7 +147,12 @@ def read_windows(news: Sequence[NewPoints]) -> list[Window]:
 
 def points_around(series: Series, branch: Branch, position: int) -> Sequence[TrialPoint]:
     """The points that judge a change at a position of a branch."""
-    return read_windows([NewPoints(series, branch, (position,), ())])[0].points
+    return points_of_each([series], branch, position)[0]
+
+
+def points_of_each(series: Iterable[Series], branch: Branch, position: int) -> list[Sequence[TrialPoint]]:
+    """The same of several series, by one statement."""
+    return [window.points for window in read_windows([NewPoints(one, branch, (position,), ()) for one in series])]
 
 
 def without_same_lines(groups: Sequence[tuple[Window, list[NewPoints]]]) -> list[list[NewPoints]]:

@@ -3,10 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import F
 
 from speedtrack.alerts.lines.effects import smallest_effect
 from speedtrack.alerts.lines.lines import TrialPoint
-from speedtrack.alerts.lines.windows import points_around
+from speedtrack.alerts.lines.windows import points_of_each
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.triage.muting import mute_of
 from speedtrack.benchmarks import numbers
@@ -66,13 +69,32 @@ class PlaceEvidence:
         return self.points[self.index : self.index + (self.reason.after if self.reason else 0)]
 
 
-def evidence_at(series: Series, branch: Branch, number: int) -> PlaceEvidence | None:
-    """The evidence at a position of a branch, or at the next measured commit. None if there is none."""
-    points = points_around(series, branch, number)
-    index = next((i for i, point in enumerate(points) if point.position >= number), None)
-    if index is None:
-        return None
-    here, changes = points[index].position, changes_on(series, branch)
+@dataclass(frozen=True)
+class MeasuredPlace:
+    """A point of a series, with the points that judge it. ``index``: of the point."""
+
+    series: Series
+    points: Sequence[TrialPoint]
+    index: int
+
+    @property
+    def position(self) -> int:
+        return self.points[self.index].position
+
+
+def places_at(series: Sequence[Series], branch: Branch, number: int) -> list[MeasuredPlace]:
+    """A position of a branch, or the next measured commit, in each of these series that has one. One statement."""
+    places = []
+    for line, points in zip(series, points_of_each(series, branch, number), strict=True):
+        index = next((i for i, point in enumerate(points) if point.position >= number), None)
+        places += [MeasuredPlace(line, points, index)] if index is not None else []
+    return places
+
+
+def evidence_at(place: MeasuredPlace, branch: Branch) -> PlaceEvidence:
+    """What detection weighs at a place of a branch."""
+    series, points, index = place.series, place.points, place.index
+    here, changes = place.position, changes_on(series, branch)
     levels = [position for position, cps in changes.items() if any(map(divides, cps))]
     next_level = min((position for position in levels if position > here), default=math.inf)
     points = [point for point in points[: index + AFTER] if point.position < next_level]
@@ -89,8 +111,7 @@ def why(series: Series, branch: Branch, number: int) -> Why | None:
 
     None if the series has no points there.
     """
-    evidence = evidence_at(series, branch, number)
-    return why_of(evidence) if evidence else None
+    return next((why_of(evidence_at(place, branch)) for place in places_at([series], branch, number)), None)
 
 
 def why_of(evidence: PlaceEvidence) -> Why:
@@ -113,9 +134,9 @@ def changes_on(series: Series, branch: Branch) -> dict[int, list[ChangePoint]]:
     """By position on the branch: the change points of a series whose commit is there."""
     by_position: dict[int, list[ChangePoint]] = {}
     rows = ChangePoint.objects.filter(series=series, commit__positions__branch=branch).order_by("id")
-    positions = dict(rows.values_list("pk", "commit__positions__number"))
-    for cp in rows.select_related("alert", "series__benchmark", "commit"):
-        by_position.setdefault(positions[cp.pk], []).append(cp)
+    related: Any = rows.select_related("alert", "series__benchmark", "commit")
+    for cp in related.annotate(place=F("commit__positions__number")):
+        by_position.setdefault(cp.place, []).append(cp)
     return by_position
 
 

@@ -14,7 +14,7 @@ from django.db.models import Max
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.alerts.triage.raising import lock_project, range_in_words, range_width
 from speedtrack.alerts.triage.triage import Stale
-from speedtrack.projects.models import Position
+from speedtrack.projects.models import Position, sha_begins
 
 Kind = AlertEvent.Kind
 
@@ -109,7 +109,7 @@ def place_of(alert: Alert, sha: str) -> tuple[Position, Position]:
     """The positions of the commit before ``sha`` and of ``sha``, on the alert's branch or otherwise on another one."""
     if len(sha) < 7:
         raise ValueError("name the commit by at least seven characters of its id")
-    matching = Position.objects.filter(branch__project=alert.project_id, commit__sha__startswith=sha.lower())
+    matching = Position.objects.filter(sha_begins(sha.lower(), "commit__"), branch__project=alert.project_id)
     positions = list(matching.select_related("branch", "commit"))
     if len({position.commit_id for position in positions}) > 1:
         raise ValueError(f"several commits begin with {sha!r}: give more of the id")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from speedtrack.stats.arrays import Array
-from speedtrack.stats.changes.explain import smallest_visible_change
+from speedtrack.stats.changes.explain import LevelLine, smallest_visible_changes
 from speedtrack.stats.noise.noise import LineNoise, line_noise
 
 MOST = 1000  # trials, as suites may have
@@ -38,16 +37,38 @@ class TrialLine:
 
         It is what `smallest_visible_change` says of the line with less noise, and infinite if that is not known.
         """
+        return self.visible_each([trials])[0]
+
+    def visible_each(self, counts: Sequence[float]) -> list[float]:
+        """The smallest visible change with each of these numbers of trials, computed together."""
         if self.noise is None:
-            return math.inf
+            return [math.inf for _ in counts]
+        lines = [self.with_trials(trials, self.noise) for trials in counts]
+        return [seen.smallest if seen else math.inf for seen in smallest_visible_changes(lines)]
+
+    def with_trials(self, trials: float, noise: LineNoise) -> LevelLine:
+        """The line as it would be if each point had so many trials."""
         times, middle = trials / self.trials, float(np.median(self.level))
-        level: Array = middle + (np.array(self.level) - middle) * self.noise.share_left(times)
-        error = np.array(self.error) / math.sqrt(times)
-        seen = smallest_visible_change(level.tolist(), error.tolist(), smallest_effect=self.smallest_effect)
-        return seen.smallest if seen else math.inf
+        level: Array = middle + (np.array(self.level) - middle) * noise.share_left(times)
+        error: Array = np.array(self.error) / math.sqrt(times)
+        return LevelLine(level.tolist(), error.tolist(), self.smallest_effect)
 
     def fewest(self, change: float) -> int | None:
         """The fewest trials with which a change is visible, at least those that it has; None if MOST do not show it."""
-        counts = range(self.trials, MOST + 1)
-        place = bisect_left(counts, True, key=lambda trials: self.visible(trials) <= CLOSE * change)
-        return counts[place] if place < len(counts) else None
+        return self.fewest_each([change])[0]
+
+    def fewest_each(self, changes: Sequence[float]) -> list[int | None]:
+        """The same for each of these changes: all bisections take a step at once, because a table costs as a line."""
+        bounds = [(self.trials, max(self.trials, MOST + 1)) for _ in changes]
+        while middles := sorted({(low + high) // 2 for low, high in bounds if low < high}):
+            seen = dict(zip(middles, self.visible_each(middles), strict=True))
+            bounds = [halved(*ends, seen, CLOSE * change) for ends, change in zip(bounds, changes, strict=True)]
+        return [low if low <= MOST else None for low, _ in bounds]
+
+
+def halved(low: int, high: int, seen: Mapping[int, float], change: float) -> tuple[int, int]:
+    """The half of [low, high) in which the first number of trials is that shows a change; ``seen`` at the middle."""
+    if low == high:
+        return low, high
+    middle = (low + high) // 2
+    return (low, middle) if seen[middle] <= change else (middle + 1, high)

@@ -13,7 +13,7 @@ from speedtrack.alerts.lines import lines
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.projects.models import Position
+from speedtrack.projects.models import Position, sha_begins
 from speedtrack.retention import policies
 from speedtrack.runs.models import Result, Series
 from speedtrack.runs.results import latencies
@@ -254,7 +254,7 @@ def position_asked(scope: PageScope, sha: str) -> int | None:
     """
     if not sha:
         return None
-    positions = Position.objects.filter(branch=scope.branch, commit__sha__startswith=sha)
+    positions = Position.objects.filter(sha_begins(sha, "commit__"), branch=scope.branch)
     numbers = list(positions.values_list("number", flat=True)[:2]) if len(sha) >= 7 else []
     if len(numbers) != 1:
         raise Http404(f"There is no commit {sha[:64]!r} on {scope.branch}: give at least seven digits of its id.")

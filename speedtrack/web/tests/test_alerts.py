@@ -51,6 +51,19 @@ def test_the_page_shows_the_pairs_that_confirmed_it_and_each_step_to_its_commit(
     assert "The samples are no longer stored" not in page
 
 
+def test_pairs_are_shown_from_the_change_on_that_is_asked_for(client: Client, slow: Slow) -> None:
+    _, alert = slow
+    count = alert.change_points.count()
+    assert 1 < count <= alert_page.MOST_PAIRS
+
+    def shown(pairs: str) -> int:
+        return html_of(client.get(f"/alerts/{alert.pk}/", {"pairs": pairs})).count('<details class="pairs">')
+
+    assert [shown(pairs) for pairs in ("", "1", "all", "-1", "99999999")] == [count] * 5
+    assert (shown("2"), shown(str(count)), shown(str(count + 1))) == (count - 1, 1, 0)
+    assert alert_page.shown_by("9") == range(8, 8 + alert_page.PAIRS_OF_PAGE)
+
+
 def test_a_range_is_shown_as_a_range_everywhere(client: Client, slow: Slow) -> None:
     """No single commit is named while several may be the cause."""
     made, alert = slow

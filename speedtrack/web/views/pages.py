@@ -121,7 +121,7 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
     alert_record = alert_page.alert_or_404(pk)
     if alert_record.merged_into_id:
         return redirect("alert", pk=alert_record.merged_into_id)
-    page = alert_page.load(alert_record, permit_of(request).triage, all_pairs=request.GET.get("pairs") == "all")
+    page = alert_page.load(alert_record, permit_of(request).triage, alert_page.shown_by(request.GET.get("pairs", "")))
     section = profiles_page.section_of_alert(page.alert, request.GET.get("zoom", ""))
     duel = duels.duel_among((run for evidence in page.evidence for run in evidence.runs), access_of(request))
     context = {"page": page, "alert": page.alert, "project": page.alert.project, "section": section, "duel": duel}
@@ -130,10 +130,10 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def alert_values(request: HttpRequest, pk: int) -> HttpResponse:
-    alert_record = alert_page.alert_or_404(pk)
+    alert_record = alert_page.reported_or_404(pk)
     if alert_record.merged_into_id:
         return redirect("alert-values", pk=alert_record.merged_into_id)
-    return JsonResponse(plain_values(alert_page.alert_document(pk)))
+    return JsonResponse(plain_values(alert_page.alert_document(alert_record)))
 
 
 def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:

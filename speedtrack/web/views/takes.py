@@ -7,50 +7,52 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from speedtrack.alerts.lines.takes import takes_of
-from speedtrack.benchmarks import suiteedits
+from speedtrack.alerts.lines.sensitivity import default_among
+from speedtrack.alerts.lines.takes import Takes, takes_of
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.texts.text import plain_values
 from speedtrack.operations import suites
 from speedtrack.reports.evidence import TakeDocument, TakesDocument
 from speedtrack.runs.models import Series
-from speedtrack.web.pages.timeline.view import view_of
+from speedtrack.web.pages.timeline.view import lines_of
 from speedtrack.web.requests.operating import perform
+from speedtrack.web.scope import PageScope, head_of
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def takes(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
-    series = series_or_404(request, slug, benchmark, metric)
+    series, scope = series_or_404(request, slug, benchmark, metric)
     if request.method == "POST":
         trials = request.POST.get("trials", "")
         number = int(trials) if trials.isascii() and trials.isdigit() and len(trials) < 8 else 0
         inputs = series.project.suite, number, request.POST.get("seen", "")
         perform(request, suites.set_trials, *inputs, otherwise="Not saved")
         return redirect(request.get_full_path())
-    document = document_of(series)
+    reading = reading_of(series, scope)
+    document = TakesDocument.of(reading) if reading else None
     context = {"project": series.project, "series": series, "metric": METRICS[metric], "takes": document}
-    if document and document.takes:
+    if reading and document and document.takes:
         context["slider"] = Slider.of(document, request.GET.get("see", ""))
-        context["seen"] = suiteedits.version_of(series.project.suite)
+        context["seen"] = reading.version
     return render(request, "web/takes.html", context)
 
 
 @require_safe
 def takes_values(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
-    document = document_of(series_or_404(request, slug, benchmark, metric))
-    if document is None:
+    reading = reading_of(*series_or_404(request, slug, benchmark, metric))
+    if reading is None:
         raise Http404("What smaller changes would take is not known of this line.")
-    return JsonResponse(plain_values(document.named()))
+    return JsonResponse(plain_values(TakesDocument.of(reading).named()))
 
 
-def series_or_404(request: HttpRequest, slug: str, benchmark: str, metric: str) -> Series:
+def series_or_404(request: HttpRequest, slug: str, benchmark: str, metric: str) -> tuple[Series, PageScope]:
     """The newest series of the line on the machine that is asked for, else on the last one."""
-    view = view_of(slug, benchmark, metric, request.GET)
+    view = lines_of(slug, benchmark, metric, request.GET)
     if not view.series:
         raise Http404(f"{benchmark} has no values of this metric here.")
     series = view.series[-1]
     series.project = view.scope.project
-    return series
+    return series, view.scope
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,6 @@ class Slider:
         return round(100 * self.chosen.see, 4)
 
 
-def document_of(series: Series) -> TakesDocument | None:
-    reading = takes_of(series)
-    return TakesDocument.of(reading) if reading else None
+def reading_of(series: Series, scope: PageScope) -> Takes | None:
+    branch = default_among(scope.branches)
+    return takes_of(series, branch, head_of(branch)) if branch else None

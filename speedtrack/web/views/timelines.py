@@ -20,7 +20,7 @@ from speedtrack.web.pages.timeline.overlay import Overlay, overlay_of
 from speedtrack.web.pages.timeline.points import Gaps, ShownChange, changes_on, gaps_in
 from speedtrack.web.pages.timeline.table import csv_rows
 from speedtrack.web.pages.timeline.version import etag_of
-from speedtrack.web.pages.timeline.view import RANGES, newest_position, position_of, view_of
+from speedtrack.web.pages.timeline.view import RANGES, lines_of, newest_position, position_of, view_of
 from speedtrack.web.requests.formats import csv_response, format_or_404
 from speedtrack.web.requests.permissions import access_of
 
@@ -122,7 +122,7 @@ def size_of(request: HttpRequest, key: str, default: int) -> int:
 @require_safe
 def timeline_why(request: HttpRequest, slug: str, benchmark: str, metric: str) -> HttpResponse:
     """Why a commit of a line raised no suspicion, or why it did; without ``commit`` the newest that was measured."""
-    view, sha = view_of(slug, benchmark, metric, request.GET), request.GET.get("commit")
+    view, sha = lines_of(slug, benchmark, metric, request.GET), request.GET.get("commit")
     machine = view.series[-1].machine_id if view.series else None
     series = [one for one in view.series if one.machine_id == machine]
     number = newest_position(view.branch, series) if sha is None else position_of(view.branch, sha)

@@ -6,7 +6,7 @@ A tag stands for its commit, a branch for its head, hexadecimal digits for an id
 from django.http import Http404
 
 from speedtrack.api.v1.serving.refusals import Invalid
-from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
+from speedtrack.projects.models import Branch, Commit, Position, Project, Tag, sha_begins
 from speedtrack.reports.readings.sides import HASH, LONGEST_NAME, WHOLE
 
 
@@ -31,7 +31,7 @@ def commit_named(project: Project, name: str) -> Commit:
 
 
 def commit_beginning(project: Project, digits: str) -> Commit:
-    commits = list(Commit.objects.filter(project=project, sha__gte=digits, sha__lt=f"{digits}g").order_by("sha")[:2])
+    commits = list(Commit.objects.filter(sha_begins(digits), project=project).order_by("sha")[:2])
     if len(commits) == 1 or (commits and commits[0].sha == digits):
         return commits[0]
     if commits:

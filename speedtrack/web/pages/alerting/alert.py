@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
+from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
 from django.http import Http404
 
 from speedtrack.alerts.headlines import DirectionSummary, headline, summaries_of
@@ -32,15 +32,20 @@ from speedtrack.runs.models import Reason, Run
 from speedtrack.web.drawing.small.excerpts import Excerpt
 from speedtrack.web.drawing.small.plots import Forest, Whisker
 from speedtrack.web.drawing.small.strips import SideStrips
-from speedtrack.web.pages import changes
 from speedtrack.web.pages.alerting import advice, narrowing
 from speedtrack.web.pages.alerting.narrowing import Narrowing, PathRow
 
 Pair = tuple[float, float]
 MOST_CANDIDATES = 20
-MOST_PAIRS = 8  # changes whose pairs are shown at once: the worst
+MOST_PAIRS = 8  # changes whose pairs are shown unless others are asked for: the worst
+PAIRS_OF_PAGE = 24  # the same where they are asked for
 MOST_EXCERPTS = 12  # changes that are shown with their line
 MERGE_TARGETS = 50  # the newest of the project's alerts that an alert may be merged into
+#: What the page shows of a change. Columns of its commits would be read once for each of hundreds of changes.
+SHOWN_COLUMNS = (
+    *("alert", "branch", "before", "commit", "kind", "reference", "status", "ratio", "low", "high", "note"),
+    *("series__project", "series__environment", "series__metric", "series__benchmark__name", "series__machine__name"),
+)
 AROUND = 8  # commits to each side of the range in an excerpt
 
 
@@ -79,14 +84,14 @@ class Evidence:
 class AlertPage:
     """``candidates``: the newest MOST_CANDIDATES of the commits that may be the cause, newest first.
 
-    ``pairs``: the evidence that is shown with its pairs. ``certainty`` and ``todo``: sentences.
+    ``shown``: the ranks of the changes, from 0, that are shown with their pairs. ``certainty`` and ``todo``: sentences.
     """
 
     alert: Alert
     candidates: Sequence[Commit | PathRow]
     branches: list[str]
     evidence: list[Evidence]
-    pairs: list[Evidence]
+    shown: range
     forest: Forest
     others: list[ChangePoint]
     events: list[AlertEvent]
@@ -109,8 +114,17 @@ class AlertPage:
         return self.alert.width - len(self.candidates)
 
     @property
+    def pairs(self) -> list[Evidence]:
+        return self.evidence[self.shown.start : self.shown.stop]
+
+    @property
     def pairs_left_out(self) -> int:
-        return len(self.evidence) - len(self.pairs)
+        """How many come after those that are shown; the first of them is ``pairs_after``, counted from 1."""
+        return max(0, len(self.evidence) - self.shown.stop)
+
+    @property
+    def pairs_after(self) -> int:
+        return self.shown.stop + 1
 
     @property
     def worst(self) -> Evidence | None:
@@ -137,12 +151,14 @@ class AlertPage:
 
 @cache  # it takes longer to put together than to execute
 def known_alerts() -> QuerySet[Alert]:
-    """All alerts, with ``has_mutes``, ``has_profiles`` and ``has_trial``: whether the page has to look for any."""
+    """All alerts, and whether each has mutes, profiles, a trial of hunks and pairs of its whole suite to look for."""
     related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
     mutes = Mute.objects.in_force().filter(project=OuterRef("project"))
     profiled = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
     tried = HunkTrial.objects.filter(before=OuterRef("before"), commit=OuterRef("commit"))
+    effect = Run.objects.filter(reason=Reason.EFFECT, base=OuterRef("before"), commit=OuterRef("commit"))
     has = {"has_mutes": Exists(mutes), "has_profiles": Exists(profiled), "has_trial": Exists(tried)}
+    has["has_effect"] = Exists(effect)
     return Alert.objects.with_range().annotate(**has).select_related(*related)
 
 
@@ -154,27 +170,34 @@ def alert_or_404(pk: int) -> Alert:
     return alert
 
 
-def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> AlertPage:
+def shown_by(pairs: str) -> range:
+    """The ranks, from 0, of the changes whose pairs an address asks for by the first of them, counted from 1."""
+    if not pairs:
+        return range(MOST_PAIRS)
+    begin = max(0, int(pairs) - 1) if pairs.isdecimal() and len(pairs) < 6 else 0
+    return range(begin, begin + PAIRS_OF_PAGE)
+
+
+def load(alert: Alert, can_decide: bool = True, shown: range = range(MOST_PAIRS)) -> AlertPage:
     """The page of an alert.
 
-    ``can_decide``: show the form for decisions. ``all_pairs``: show the pairs of all changes, not only of the worst
-    ones.
+    ``can_decide``: show the form for decisions. ``shown``: the ranks of the changes that are shown with their pairs.
     """
-    near = list(changes.change_points().filter(Q(alert=alert) | Q(commit=alert.commit)).order_by("id"))
+    near = changes_near(alert)
     points = sorted((cp for cp in near if cp.alert_id == alert.pk), key=lambda cp: cp.rank)
-    shown_count = len(points) if all_pairs else MOST_PAIRS
+    detailed = [cp for rank, cp in enumerate(points) if rank == 0 or rank in shown]
     runs = Run.objects.select_related("commit", "base").only("reason", "status", "commit__sha", "base__sha")
-    prefetch_related_objects(points[:shown_count], Prefetch("runs", runs))
+    prefetch_related_objects(detailed, Prefetch("runs", runs))
     forest = Forest.of([(cp.ratio, cp.low, cp.high) for cp in points])
-    whole = whole_effect_of(alert)
+    whole = whole_effect_of(alert) if getattr(alert, "has_effect", True) else None
     by_history = bool(points) and not (whole and whole.total)
     benchmarks = headline_series(alert, points[0]) if by_history else {}
     line = points_around(alert, {*benchmarks, *(cp.series_id for cp in points[:MOST_EXCERPTS])})
     works = works_of(points)
-    verdicts = verdicts_of(points, shown_count)
+    verdicts = verdicts_of(points, detailed)
     settled = {verdict.change_point_id: verdict for verdict in verdicts if verdict.answer == Verdict.Answer.DIFFERENT}
     excerpts = excerpts_of(alert, points[:MOST_EXCERPTS], line)
-    evidence = evidence_of(alert, works, verdicts, forest, shown_count, excerpts)
+    evidence = evidence_of(alert, works, verdicts, forest, detailed, excerpts)
     fixed_on, not_fixed_on = alert.branches_fixed() if alert.fixed_by_id else ([], [])
     worst = evidence[0] if evidence else None
     path = narrowing.path_of(alert, worst.ends if worst else None)
@@ -184,7 +207,7 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
         candidates=candidates_of(alert, path),
         branches=alert.branch_names(),
         evidence=evidence,
-        pairs=evidence[:shown_count],
+        shown=shown,
         forest=forest,
         others=[cp for cp in near if cp.alert_id != alert.pk],
         events=list(alert.events.select_related("who").order_by("pk")),
@@ -202,6 +225,16 @@ def load(alert: Alert, can_decide: bool = True, all_pairs: bool = False) -> Aler
         people=list(triage.assignable(alert)[:200]) if can_decide else [],
         merge_targets=merge_targets_of(alert) if can_decide else [],
     )
+
+
+def changes_near(alert: Alert) -> list[ChangePoint]:
+    """The changes of an alert, and others at its commit, with the columns that the page shows."""
+    near = ChangePoint.objects.filter(Q(alert=alert) | Q(commit=alert.commit)).order_by("id")
+    rows = list(near.select_related("series__benchmark", "series__machine").only(*SHOWN_COLUMNS))
+    for cp in rows:
+        if cp.alert_id == alert.pk:
+            cp.alert = alert
+    return rows
 
 
 def narrowed(alert: Alert, path: Sequence[PathRow], worst: Evidence) -> Narrowing | None:
@@ -240,10 +273,20 @@ def merge_targets_of(alert: Alert) -> list[Alert]:
     return list(neighbours.select_related("commit").order_by("-pk")[:MERGE_TARGETS])
 
 
-def verdicts_of(points: Sequence[ChangePoint], shown_count: int) -> list[Verdict]:
-    """The verdicts on the first ``shown_count`` changes, and those that settled the others, oldest first."""
-    wanted = Q(change_point__in=points[:shown_count]) | Q(change_point__in=points, answer=Verdict.Answer.DIFFERENT)
-    return list(Verdict.objects.filter(wanted).select_related("base", "commit").order_by("id"))
+def verdicts_of(points: Sequence[ChangePoint], detailed: Sequence[ChangePoint]) -> list[Verdict]:
+    """The verdicts on the ``detailed`` changes, and those that settled the others, oldest first.
+
+    Their commits, which are few, are shared.
+    """
+    wanted = Q(change_point__in=detailed) | Q(change_point__in=points, answer=Verdict.Answer.DIFFERENT)
+    columns = F("base__sha"), F("commit__sha")
+    verdicts: list[Any] = list(
+        Verdict.objects.filter(wanted).annotate(of_base=columns[0], of_commit=columns[1]).order_by("id")
+    )
+    for verdict in verdicts:
+        verdict.base = Commit(pk=verdict.base_id, sha=verdict.of_base)
+        verdict.commit = Commit(pk=verdict.commit_id, sha=verdict.of_commit)
+    return verdicts
 
 
 def evidence_of(
@@ -251,27 +294,30 @@ def evidence_of(
     works: list[Work],
     verdicts: Iterable[Verdict],
     forest: Forest,
-    shown_count: int,
+    detailed: Sequence[ChangePoint],
     excerpts: dict[int, Excerpt],
 ) -> list[Evidence]:
-    """The evidence of all change points, the first ``shown_count`` with their verdicts, runs and pairs.
+    """The evidence of all change points, the ``detailed`` ones with their verdicts, runs and pairs.
 
     The number of queries does not depend on how many there are.
     """
     points = [work.change for work in works]
-    runs = {run.pk: run for cp in points[:shown_count] for run in cp.runs.all()}
+    runs = {run.pk: run for cp in detailed for run in cp.runs.all()}
     by_change: dict[int, list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         by_change[verdict.change_point_id].append(verdict)
-    pairs_by_run = pairing.pairs_by_run(runs)
-    floors = spreads.newest_floors(cp.series_id for cp in points[:shown_count])
+    benchmarks, metrics = {cp.series.benchmark_id for cp in detailed}, {cp.series.metric for cp in detailed}
+    pairs_by_run = pairing.pairs_by_run(runs, series__benchmark__in=benchmarks, series__metric__in=metrics)
+    floors = spreads.newest_floors(cp.series_id for cp in detailed)
+    with_details = {cp.pk for cp in detailed}
     mutes = muting.mutes_of(points) if getattr(alert, "has_mutes", True) else {}
     evidence = []
-    for index, (work, whisker) in enumerate(zip(works, forest.rows, strict=True)):
+    for work, whisker in zip(works, forest.rows, strict=True):
         cp = work.change
-        steps = by_change[cp.pk] if index < shown_count else []
+        is_detailed = cp.pk in with_details
+        steps = by_change[cp.pk] if is_detailed else []
         ends = next((step for step in steps if step.answer == Verdict.Answer.DIFFERENT), None)
-        own_runs = sorted(cp.runs.all(), key=lambda r: r.pk) if index < shown_count else []
+        own_runs = sorted(cp.runs.all(), key=lambda r: r.pk) if is_detailed else []
         showing = [r for r in own_runs if ends and (r.base_id, r.commit_id) == (ends.base_id, ends.commit_id)]
         keys = [(run.pk, cp.series.benchmark_id, cp.series.metric) for run in showing]
         pairs = [pair for key in keys for pair in pairs_by_run.get(key, ())]
@@ -281,6 +327,14 @@ def evidence_of(
     return evidence
 
 
-def alert_document(pk: int) -> dict[str, Any]:
+def reported_or_404(pk: int) -> Alert:
+    """The alert with this number, with all that its document shows. Raises Http404 if it does not exist."""
+    alert: Alert | None = reports.known_alerts().filter(pk=pk).first()
+    if alert is None:
+        raise Http404(f"There is no alert {pk}.")
+    return alert
+
+
+def alert_document(alert: Alert) -> dict[str, Any]:
     """The JSON document of an alert: that of the API, with a key for its schema."""
-    return reports.AlertDetails.of(reports.known_alerts().get(pk=pk)).named()
+    return reports.AlertDetails.of(alert).named()

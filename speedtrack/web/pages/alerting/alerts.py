@@ -16,7 +16,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.models.alerts import AlertQuerySet
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.ground.postgres.plainrows import plain_rows
-from speedtrack.projects.models import Project
+from speedtrack.projects.models import Project, sha_begins
 from speedtrack.reports.alerts import ALERTS, JOINED, AlertDocument, AlertList
 from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.small.strips import ChangeStrip
@@ -164,7 +164,7 @@ def filtered_alerts(alerts: AlertQuerySet, filters: AlertListQuery, reader: User
     if text := filters.text:
         commit = Q(commit__subject__icontains=text) | Q(commit__author_name__icontains=text)
         benchmark = Exists(changes.filter(series__benchmark__name__icontains=text))
-        alerts = alerts.filter(commit | Q(commit__sha__startswith=text.lower()) | benchmark)
+        alerts = alerts.filter(commit | sha_begins(text.lower(), "commit__") | benchmark)
     return alerts
 
 

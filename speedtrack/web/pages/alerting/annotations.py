@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.http import Http404, QueryDict
 from django.utils import timezone
 
-from speedtrack.projects.models import Annotation, Commit, Project
+from speedtrack.projects.models import Annotation, Commit, Project, sha_begins
 
 LONGEST_TEXT = 10_000
 LISTED = 200
@@ -94,7 +94,7 @@ class AnnotationForm(forms.Form):
         if len(begin) < SHORTEST_SHA or not set(begin) <= set("0123456789abcdef"):
             self.add_error("place", f"{fault} id of {SHORTEST_SHA} digits or more.")
             return None
-        commits = list(Commit.objects.filter(project=self.project, sha__startswith=begin)[:2])
+        commits = list(Commit.objects.filter(sha_begins(begin), project=self.project)[:2])
         if len(commits) != 1:
             several = f"Several commits of {self.project.slug} begin with {begin}: give more digits."
             self.add_error("place", several if commits else f"{self.project.slug} has no commit {begin}.")

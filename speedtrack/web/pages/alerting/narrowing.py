@@ -82,8 +82,14 @@ class Narrowing:
 
 
 def path_of(alert: Alert, ends: Verdict | None) -> list[PathRow]:
-    """The commits from one end of the bracket, or of the alert's range, to the other; at most the newest MOST + 1."""
-    before, commit = (ends.base_id, ends.commit_id) if ends else (alert.before_id, alert.commit_id)
+    """The commits from one end of the bracket, or of the alert's range, to the other: at most the newest MOST + 1.
+
+    Empty if they are one commit apart.
+    """
+    own = alert.before_id, alert.commit_id
+    before, commit = (ends.base_id, ends.commit_id) if ends else own
+    if alert.width == 1 and (before, commit) == own:
+        return []  # nothing lies between them
     positions = Position.objects.filter(branch=alert.branch_id)
     bracket = positions.filter(
         number__gte=Subquery(positions.filter(commit=before).values("number")),

@@ -10,7 +10,7 @@ from django.http import Http404
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.judging.summaries import State, Summary, summaries_of
 from speedtrack.projects.mirrors.git import ChangedFile, Description
-from speedtrack.projects.models import Annotation, Branch, Commit, Position, Project
+from speedtrack.projects.models import Annotation, Branch, Commit, Position, Project, sha_begins
 from speedtrack.reports.readings.commits import MOST_RUNS, TAGS, CommitReading, read
 from speedtrack.runs.models import Deferral, Run, Status
 from speedtrack.runs.scheduling import states
@@ -136,8 +136,7 @@ def commit_or_404(slug: str, sha: str) -> Commit:
     ``is_annotated``: has it annotations? ``tags``: TAGS.
     """
     beginning = sha.lower()
-    near = {"sha__gte": beginning, "sha__lt": f"{beginning}g"}  # an index finds a range, and no beginning
-    commits = Commit.objects.filter(project__slug=slug, sha__startswith=beginning, **near).select_related("project")
+    commits = Commit.objects.filter(sha_begins(beginning), project__slug=slug).select_related("project")
     annotated = Exists(Annotation.objects.filter(commit=OuterRef("pk")))
     matches = list(commits.annotate(is_annotated=annotated, tags=TAGS)[:2]) if len(sha) >= 7 else []
     if len(matches) != 1:

@@ -7,7 +7,7 @@ from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.http import Http404
 
 from speedtrack.accounts.access import Access
-from speedtrack.projects.models import Commit, Position, Tag
+from speedtrack.projects.models import Commit, Position, Tag, sha_begins
 from speedtrack.projects.releases import version_of
 from speedtrack.runs.models import Measurement
 from speedtrack.web.drawing.charts.linecharts import MOST_LINES
@@ -79,7 +79,7 @@ def choosable(by_project: dict[int, list[int]], tags: list[tuple[int, str, str]]
     condition |= Q(project__in=by_project, sha__in={sha for _, sha, _ in tags})
     for slug, _, revision in (name.partition("@") for name in names):
         if len(revision) >= SHORTEST:
-            condition |= Q(project__slug=slug, sha__startswith=revision)
+            condition |= Q(sha_begins(revision), project__slug=slug)
     return condition
 
 
@@ -99,7 +99,7 @@ def require_known(names: list[str], access: Access) -> None:
         commits = access.among(Commit.objects.filter(project__slug=slug))
         if revision:
             tags = Tag.objects.filter(project__slug=slug, name=revision)
-            commits = commits.filter(Q(sha__startswith=revision) | Q(sha__in=tags.values("sha")))
+            commits = commits.filter(sha_begins(revision) | Q(sha__in=tags.values("sha")))
         if not commits.exists():
             raise Http404(f"There is no line {name!r}: name a project, or one as PROJECT@RELEASE or PROJECT@COMMIT.")
 

@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import Exists, OuterRef
 from django.http import Http404
 
-from speedtrack.projects.models import Branch, Commit, Position
+from speedtrack.projects.models import Branch, Commit, Position, sha_begins
 from speedtrack.web.pages import changes
 from speedtrack.web.scope import PageScope
 
@@ -107,7 +107,7 @@ def end_on(branch: Branch | None, before: str) -> str:
     if len(before) < SHORTEST_SHA or not before.isalnum():
         raise Http404(f"before={before}: give at least {SHORTEST_SHA} characters of a commit's sha.")
     here = Exists(Position.objects.filter(branch=branch, commit=OuterRef("pk")))
-    matches = Commit.objects.filter(project=branch.project_id, sha__startswith=before).values_list(here, flat=True)
+    matches = Commit.objects.filter(sha_begins(before), project=branch.project_id).values_list(here, flat=True)
     if not (on_branch := list(matches)):
         raise Http404(f"There is no commit {before!r}.")
     return before if any(on_branch) else ""

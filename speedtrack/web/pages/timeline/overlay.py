@@ -12,7 +12,7 @@ from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines.linecolumns import LineColumns, PathOfSeries, columns_along
 from speedtrack.alerts.lines.lines import sql
 from speedtrack.ground.texts.text import listed
-from speedtrack.projects.models import Branch, Commit
+from speedtrack.projects.models import Branch, Commit, sha_begins
 from speedtrack.runs.models import Series
 from speedtrack.web.pages.timeline.names import NamedLine, NoSuchLine, find_lines, lines_of_page, parse_line
 from speedtrack.web.pages.timeline.view import SUBJECT, View
@@ -243,7 +243,7 @@ def base_commit(project_ids: set[int], sha: str) -> Commit | None:
     """The commit of one of these projects whose hash begins like this."""
     if len(sha) < 7:
         return None
-    commit: Commit | None = Commit.objects.filter(project__in=project_ids, sha__startswith=sha).order_by("pk").first()
+    commit: Commit | None = Commit.objects.filter(sha_begins(sha), project__in=project_ids).order_by("pk").first()
     return commit
 
 

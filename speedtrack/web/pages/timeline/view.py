@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Min, QuerySet
 from django.http import Http404, QueryDict
 
 from speedtrack.alerts.lines.lines import sql
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.projects.models import Branch, Position
+from speedtrack.projects.models import Branch, Position, sha_begins
 from speedtrack.reports.readings.choices import named_or_default
 from speedtrack.runs.models import Series
 from speedtrack.web.scope import PageScope, scope_of
@@ -33,6 +33,15 @@ CROSS JOIN LATERAL (
            AND IS_POINT OFFSET 0) m
       JOIN projects_position p ON p.branch_id = %(branch)s AND p.commit_id = m.commit_id
 """)
+# From the head on, because a line is mostly measured there. Without "OFFSET 0" PostgreSQL may read the line whole.
+NEWEST_MEASURED = """
+    SELECT p.number
+      FROM projects_position p
+     WHERE p.branch_id = %(branch)s
+       AND EXISTS (SELECT FROM runs_measurement m
+                    WHERE m.series_id = ANY(%(series)s) AND m.commit_id = p.commit_id OFFSET 0)
+  ORDER BY p.number DESC LIMIT 1
+"""
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,14 @@ class View:
 
 def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     """The view that an address names. Raises Http404 for what does not exist."""
+    view = lines_of(slug, benchmark, metric, query)
+    if is_range_asked(query):
+        return view
+    return replace(view, first=first_shown(view.branch, view.series, view.first))
+
+
+def lines_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
+    """The same for pages that show no range: without one in the address, from wherever that may begin."""
     scope = scope_of(slug, query, metric)
     machines = [named_or_default("machine", name, scope.machines, "") for name in query.getlist("machine")] or [
         scope.machine
@@ -80,10 +97,8 @@ def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     names = {metric, *(line.metric for line in all_series)}
     metrics = [candidate for candidate in scope.metrics if candidate.name in names]
     lines = [line for line in all_series if line.metric == metric and line.machine in machines]
-    first, last = range_of(scope, scope.branch, query)
-    if not is_range_asked(query):
-        first = first_shown(scope.branch, lines, first)
-    return View(scope, benchmark, scope.branch, metrics, lines, all_series, first, last)
+    ends = range_of(scope, scope.branch, query)
+    return View(scope, benchmark, scope.branch, metrics, lines, all_series, *ends)
 
 
 def definitions_of(scope: PageScope, benchmark: str) -> QuerySet[Benchmark]:
@@ -125,8 +140,8 @@ def range_of(scope: PageScope, branch: Branch, query: QueryDict) -> tuple[int, i
 
 def position_of(branch: Branch, sha: str) -> int:
     """The position of the commit whose hash begins like this."""
-    numbers = Position.objects.filter(branch=branch, commit__project=branch.project_id, commit__sha__startswith=sha)
-    number: int | None = numbers.order_by("number").values_list("number", flat=True).first() if len(sha) >= 7 else None
+    commits = Position.objects.filter(sha_begins(sha, "commit__"), branch=branch, commit__project=branch.project_id)
+    number: int | None = commits.aggregate(number=Min("number"))["number"] if len(sha) >= 7 else None
     if number is None:
         raise Http404(f"There is no commit {sha!r} on branch {branch}.")
     return number
@@ -134,8 +149,10 @@ def position_of(branch: Branch, sha: str) -> int:
 
 def newest_position(branch: Branch, series: Sequence[Series]) -> int:
     """The position of the newest commit that one of these series measured."""
-    measured = Position.objects.filter(branch=branch, commit__measurements__series__in=[one.pk for one in series])
-    number: int | None = measured.order_by("-number").values_list("number", flat=True).first()
-    if number is None:
+    with connection.cursor() as cursor:
+        cursor.execute(NEWEST_MEASURED, {"branch": branch.pk, "series": [line.pk for line in series]})
+        row = cursor.fetchone()
+    if row is None:
         raise Http404(f"This line has no point on branch {branch}.")
+    number: int = row[0]
     return number
