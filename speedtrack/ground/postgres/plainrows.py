@@ -128,6 +128,9 @@ def model_behind(model: type[Model], relation: str) -> type[Model]:
 
 
 def key_of(model: type[Model], relation: str = "") -> str:
-    """The attribute with the id of a row, or of the row that it refers to: its own if that row refers to it."""
-    field: Any = model._meta.get_field(relation) if relation else model._meta.pk
+    """The attribute with the id of a row, or of the row that it refers to: its own if that row refers to it.
+
+    Of a key of several columns the first: no relation leads to such rows.
+    """
+    field: Any = model._meta.get_field(relation) if relation else model._meta.pk_fields[0]
     return str(field.attname) if field.concrete else key_of(model)
