@@ -34,7 +34,7 @@ default_pool_size = 2
 unix_socket_dir = {directory}
 listen_port = 6432
 auth_type = any
-ignore_startup_parameters = options
+ignore_startup_parameters = {ignored}
 logfile = {directory}/log
 """
 
@@ -169,12 +169,15 @@ def debian_server() -> Iterator[DebianServer]:
 
 
 @contextmanager
-def pool_before(host: str) -> Iterator[str]:
-    """The directory of the socket of a pgbouncer in transaction mode, before the PostgreSQL at another socket."""
+def pool_before(host: str, ignored: str = "options") -> Iterator[str]:
+    """The directory of the socket of a pgbouncer in transaction mode, before the PostgreSQL at another socket.
+
+    ``ignored``: the parameters of a connection that it ignores; it refuses others.
+    """
     with tempfile.TemporaryDirectory(prefix="pool-") as name:
         directory = Path(name)
         file = directory / "pgbouncer.ini"
-        file.write_text(POOL.format(host=host, directory=directory))
+        file.write_text(POOL.format(host=host, directory=directory, ignored=ignored))
         owner = Path(host).owner() if os.geteuid() == 0 else None  # pgbouncer refuses to run as root
         if owner:
             shutil.chown(directory, owner)

@@ -1,6 +1,7 @@
 """The product behind a real pgbouncer in transaction mode: what needs a session of its own goes past it, or says so."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,19 @@ def direct() -> str:
     return f"postgresql://{own['USER']}@/{own['NAME']}?host={own['HOST']}"
 
 
-@pytest.fixture
-def pooled(direct: str) -> Iterator[str]:
+@contextmanager
+def pool_url(ignored: str) -> Iterator[str]:
+    """The address of a pool before this database, which ignores these parameters of a connection."""
     own = connection.settings_dict
     connection.close()
-    with pool_before(own["HOST"]) as directory:
+    with pool_before(own["HOST"], ignored) as directory:
         yield f"postgresql://{own['USER']}@/{own['NAME']}?host={directory}&port=6432"
+
+
+@pytest.fixture
+def pooled() -> Iterator[str]:
+    with pool_url(ignored="options") as url:
+        yield url
 
 
 @pytest.fixture
@@ -64,6 +72,16 @@ def test_locks_and_the_dispatcher_refuse_a_pool_at_once(pooled: str) -> None:
     with databases(DATABASE_URL=pooled, DATABASE_SESSION_URL=pooled), refused:
         pgsession.take(SYNC_LOCK, 1)
     assert pgsession.take(SYNC_LOCK, 1), "no lock stayed in the pool"
+
+
+def test_a_pool_that_refuses_options_is_named_with_the_remedy(direct: str) -> None:
+    with pool_url(ignored="extra_float_digits") as url:
+        with databases(DATABASE_URL=url):
+            (finding,) = doctor.examine(["database"])
+        with databases(DATABASE_URL=url, DATABASE_SESSION_URL=direct):
+            (with_session,) = doctor.examine(["database"])
+    assert (finding.state, REMEDY in finding.words) == ("bad", True), finding.words
+    assert with_session.state == "good", with_session.words
 
 
 def test_the_leader_hears_what_is_written_through_the_pool(pool: None, direct: str) -> None:

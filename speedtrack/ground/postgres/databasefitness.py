@@ -48,6 +48,7 @@ REFUSALS = {
     "pg_hba.conf": "allow host, role and database in the server's pg_hba.conf, or ask for TLS by ?sslmode=require",
     "too many|connection slots": "raise max_connections there, or put a pool before it (docs/scale.md)",
     "starting up|shutting down|not accepting|not yet accepting": "wait until it has started",
+    "unsupported startup parameter": "DATABASE_URL leads to a pool: set DATABASE_SESSION_URL to PostgreSQL itself",
     "translate host name|resolve host": "correct the host in DATABASE_URL",
     "SSL|certificate": "correct sslmode and sslrootcert in DATABASE_URL",
 }
