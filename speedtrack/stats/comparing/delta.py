@@ -4,9 +4,9 @@ Pieces are numbered from 0. The growth of a set is what the whole change has mor
 taking the set back saves so much. It is None if it cannot be measured, as where the rest does not compile. A set tells
 if its growth is at least SHARE of that of all pieces. The answer tells, and none of its pieces can be left out.
 
-ddmin asks only whether a set tells. Growths are numbers, mostly additive: so before it leaves out one part after the
-other, it tries the fewest parts whose growths add up, and those parts that cannot be taken back alone, together.
-A part is cut between two files if it has several, else between two functions, else in the middle.
+ddmin asks only whether a set tells. Growths are numbers, mostly additive: so before it leaves out one subset after the
+other, it tries the fewest subsets whose growths add up, and those subsets that cannot be taken back alone, together.
+A subset is cut between two files if it has several, else between two functions, else in the middle.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ Asking = Generator[list[Pieces], list[float | None], Pieces]  #: yields sets to 
 
 SHARE = 0.9
 FEW = 8  # so many pieces are measured one by one
-SLIGHT = 0.02  # of the whole growth: parts with less are left out where others may need each other
+SLIGHT = 0.02  # of the whole growth: subsets with less are left out where others may need each other
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ def advance(keys: Sequence[tuple[str, ...]], growths: Growths, budget: int) -> S
     measured in all, at most.
     """
     search = ddmin(keys)
-    asked = next(search)
-    while not (missing := [pieces for pieces in asked if pieces not in growths]):
+    requested = next(search)
+    while not (missing := [pieces for pieces in requested if pieces not in growths]):
         try:
-            asked = search.send([growths[pieces] for pieces in asked])
+            requested = search.send([growths[pieces] for pieces in requested])
         except StopIteration as end:
             return SearchProgress((), end.value or None, bool(end.value))
     wanted = tuple(dict.fromkeys(missing))[: max(0, budget - len(growths))]
@@ -67,75 +67,75 @@ def ddmin(keys: Sequence[tuple[str, ...]]) -> Asking:
     (total,) = yield [everything]
     if not total:
         return frozenset()
-    parts = [everything]
-    while any(len(part) > 1 for part in parts):
-        parts = finer(parts, keys)
-        while fewer := (yield from some_that_tell(parts, total)):
-            parts = fewer
-            if len(parts) == 1:
+    subsets = [everything]
+    while any(len(subset) > 1 for subset in subsets):
+        subsets = finer(subsets, keys)
+        while fewer := (yield from some_that_tell(subsets, total)):
+            subsets = fewer
+            if len(subsets) == 1:
                 break
-    return union(parts)
+    return union(subsets)
 
 
-def some_that_tell(parts: list[Pieces], total: float) -> Generator[list[Pieces], list[float | None], list[Pieces]]:
-    """Some of these parts (at least two), not all, that tell together; none if all are needed."""
-    growths = yield from growths_of(parts, total)
-    for part, growth in growths.items():
+def some_that_tell(subsets: list[Pieces], total: float) -> Generator[list[Pieces], list[float | None], list[Pieces]]:
+    """Some of these subsets (at least two), not all, that tell together; none if all are needed."""
+    growths = yield from growths_of(subsets, total)
+    for subset, growth in growths.items():
         if tells(growth, total):
-            return [part]
-    for some in guesses(parts, growths, total):
-        (growth,) = yield [union(some)]
+            return [subset]
+    for selection in guesses(subsets, growths, total):
+        (growth,) = yield [union(selection)]
         if tells(growth, total):
-            return some
+            return selection
     return []
 
 
 def growths_of(
-    parts: list[Pieces], total: float
+    subsets: list[Pieces], total: float
 ) -> Generator[list[Pieces], list[float | None], dict[Pieces, float | None]]:
-    """The growth of each part. Single pieces are all measured, larger parts only until one tells."""
-    if any(len(part) == 1 for part in parts):
-        every = yield parts
-        return dict(sorted(zip(parts, every, strict=True), key=lambda row: -((row[1] or 0.0) / total)))
+    """The growth of each subset. Single pieces are all measured, larger subsets only until one tells."""
+    if any(len(subset) == 1 for subset in subsets):
+        measured_growths = yield subsets
+        return dict(sorted(zip(subsets, measured_growths, strict=True), key=lambda row: -((row[1] or 0.0) / total)))
     growths: dict[Pieces, float | None] = {}
-    for part in parts:
-        (growths[part],) = yield [part]
-        if tells(growths[part], total):
+    for subset in subsets:
+        (growths[subset],) = yield [subset]
+        if tells(growths[subset], total):
             break
     return growths
 
 
-def guesses(parts: list[Pieces], growths: Growths, total: float) -> Iterator[list[Pieces]]:
-    """Selections of at least two parts, not all, that may tell; each once."""
-    shares = {part: growth / total for part, growth in growths.items() if growth is not None}
-    largest = sorted(shares, key=lambda part: -shares[part])
-    enough = next((n for n in range(len(largest)) if sum(shares[part] for part in largest[:n]) >= SHARE), 0)
-    refused = {part for part in parts if growths[part] is None}
+def guesses(subsets: list[Pieces], growths: Growths, total: float) -> Iterator[list[Pieces]]:
+    """Selections of at least two subsets, not all, that may tell; each once."""
+    shares = {subset: growth / total for subset, growth in growths.items() if growth is not None}
+    largest = sorted(shares, key=lambda subset: -shares[subset])
+    enough = next((n for n in range(len(largest)) if sum(shares[subset] for subset in largest[:n]) >= SHARE), 0)
+    refused = {subset for subset in subsets if growths[subset] is None}
     selections = [
         set(largest[:enough]),
-        refused and refused | {part for part in shares if shares[part] > SLIGHT},
-        *({*parts} - {part} for part in parts),
+        refused and refused | {subset for subset in shares if shares[subset] > SLIGHT},
+        *({*subsets} - {subset} for subset in subsets),
     ]
     tried: list[set[Pieces]] = []
     for selection in selections:
-        if 1 < len(selection) < len(parts) and selection not in tried:
+        if 1 < len(selection) < len(subsets) and selection not in tried:
             tried.append(selection)
-            yield [part for part in parts if part in selection]
+            yield [subset for subset in subsets if subset in selection]
 
 
-def finer(parts: list[Pieces], keys: Sequence[tuple[str, ...]]) -> list[Pieces]:
-    """The same pieces in smaller parts: one by one if they are few, else halves."""
-    pieces = sorted(union(parts))
+def finer(subsets: list[Pieces], keys: Sequence[tuple[str, ...]]) -> list[Pieces]:
+    """The same pieces in smaller subsets: one by one if they are few, else halves."""
+    pieces = sorted(union(subsets))
     if len(pieces) <= FEW:
         return [frozenset([piece]) for piece in pieces]
-    return [half for part in parts for half in halves(part, keys)]
+    return [half for subset in subsets for half in halves(subset, keys)]
 
 
-def halves(part: Pieces, keys: Sequence[tuple[str, ...]]) -> list[Pieces]:
-    """The part, cut near its middle where the first differing items of the keys change."""
-    pieces = sorted(part)
+def halves(subset: Pieces, keys: Sequence[tuple[str, ...]]) -> list[Pieces]:
+    """The subset, cut near its middle where the first differing items of the keys change."""
+    pieces = sorted(subset)
     if len(pieces) == 1:
-        return [part]
+        return [subset]
     for depth in range(1, max(len(keys[piece]) for piece in pieces) + 1):
         begins = [keys[piece][:depth] for piece in pieces]
         cuts = [at for at in range(1, len(pieces)) if begins[at] != begins[at - 1]]
@@ -145,5 +145,5 @@ def halves(part: Pieces, keys: Sequence[tuple[str, ...]]) -> list[Pieces]:
     return [frozenset(pieces[:middle]), frozenset(pieces[middle:])]
 
 
-def union(parts: Sequence[Pieces]) -> Pieces:
-    return frozenset().union(*parts)
+def union(subsets: Sequence[Pieces]) -> Pieces:
+    return frozenset().union(*subsets)
