@@ -15,9 +15,8 @@ from speedtrack.runs.results import latencies
 from speedtrack.stats.summary import summarize
 
 ROWS = 2000
-#: Where the budget of 12 is missed: a commit also says what it did, a story looks for both sides, and the test of a
-#: point, and what would show less, for its line.
-EXCEPTIONS = {"alert": 15, "commit": 13, "story": 13, "story-text": 13, "timeline-why": 15, "takes": 20}
+#: Where the budget of 12 is missed: a commit also says what it did, and a story looks for both sides.
+EXCEPTIONS = {"alert": 15, "commit": 13, "story": 13, "story-text": 13}
 # These need a token from a mail, a POST, end a session, or answer 503 without a dispatcher.
 WITHOUT_PAGE = {
     *("codespeed-add", "codespeed-add-json", "codespeed-token-add", "codespeed-token-add-json"),

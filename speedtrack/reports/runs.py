@@ -146,7 +146,7 @@ LISTED = read_columns(RunDocument, "cancel_requested_at")
 def measured_by(attempt: Attempt) -> list[MeasuredDocument]:
     """What an attempt measured, ordered by benchmark, metric and side."""
     rows = attempt.measurements.select_related("series__benchmark")
-    rows = rows.only(*read_columns(MeasuredDocument, "series__metric")).order_by("pk")
+    rows = rows.only(*read_columns(MeasuredDocument, "attempt", "series__metric")).order_by("pk")
     measured = list(map(MeasuredDocument.of, rows))
     order = [metric.name for metric in METRICS.among(row.metric for row in measured)]
     return sorted(measured, key=lambda row: (row.benchmark, order.index(row.metric), row.side))

@@ -229,7 +229,8 @@ def project_cards(access: Access) -> list[Card]:
 def card_of_row(project: Any) -> Card:
     """The card of a project with the annotations of ``project_cards``."""
     runs, most = (count or 0 for count in project.unfinished)
-    return Card(project, project.followed, project.open_alerts, runs, most == MOST_RUNS, METRICS[HEADLINE])
+    followed = getattr(project, "followed", None)  # Django sets nothing where there is no such branch
+    return Card(project, followed, project.open_alerts, runs, most == MOST_RUNS, METRICS[HEADLINE])
 
 
 def fill_cards(cards: dict[int, Card]) -> None:

@@ -190,10 +190,8 @@ def test_the_newest_value_of_each_series_is_a_gauge(measured: World, client: Cli
 def test_the_newest_value_is_that_of_the_last_position_whatever_ids_its_commit_has(
     measured: World, client: Client
 ) -> None:
-    places = {commit: Position.objects.get(commit=measured.commit(commit)) for commit in (1, 5)}
-    Position.objects.filter(pk=places[5].pk).update(number=100)
-    Position.objects.filter(pk=places[1].pk).update(number=5)
-    Position.objects.filter(pk=places[5].pk).update(number=1)
+    for commit, number in ((5, 100), (1, 5), (5, 1)):
+        Position.objects.filter(commit=measured.commit(commit)).update(number=number)
     assert commits_in(text_of(client, "/p/kvd/openmetrics")) == {measured.commit(1).sha}
 
 

@@ -36,6 +36,14 @@ def test_an_unmeasured_project(client: Client, db: None, settings: Any, tmp_path
     assert "none of the newest commits is measured" in html_of(client.get("/"))
 
 
+def test_a_project_without_its_default_branch_is_shown(client: Client, kvd: World) -> None:
+    kvd.project.default_branch = "trunk"  # as after a renaming at the forge
+    kvd.project.save()
+    page, document = client.get("/"), client.get("/home.json")
+    assert 'href="/p/kvd/"' in html_of(page)
+    assert [card["project"] for card in document.json()["projects"]] == ["kvd"]
+
+
 def test_it_shows_open_alerts_and_changes(client: Client, slow: tuple[World, Alert]) -> None:
     page = html_of(client.get("/"))
     assert "1 open alert" in page

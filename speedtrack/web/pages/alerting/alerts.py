@@ -117,7 +117,7 @@ class AlertsPage:
     open: int
     filters: AlertListQuery
     projects: list[tuple[str, str]]
-    people: list[str]
+    people: QuerySet[User, str]
     following: str = ""
     orders: dict[str, str] = field(default_factory=lambda: ORDERS)
     metrics: list[Metric] = field(default_factory=list)
@@ -137,7 +137,7 @@ def load(project: Project | None, filters: AlertListQuery, access: Access) -> Al
         projects=[]
         if project
         else list(access.among(Project.objects.order_by("name"), "pk").values_list("slug", "name")),
-        people=list(people[:MOST_PEOPLE]),
+        people=people[:MOST_PEOPLE],  # documents do not read them
         following=following,
         metrics=watched_metrics(project),
     )
