@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -23,6 +24,7 @@ from speedtrack.runs.queue import queue
 from speedtrack.runs.requests import byhand
 from speedtrack.runs.results import results
 from speedtrack.tests import builders
+from speedtrack.tests.plans import rows_read
 from speedtrack.web.pages.timeline import document as timeline_json
 from speedtrack.web.tests.world import CPU, HOSTILE, World, counted, html_of, queries
 
@@ -346,3 +348,18 @@ def test_the_number_of_queries_does_not_grow(client: Client, slow: tuple[World, 
     made.push(8)
     made.measure()
     assert [queries(client, f"{LINE}{end}") for end in ("", ".json", ".csv")] == few
+
+
+def test_the_commits_of_a_path_are_not_read_again_for_each_change(client: Client, kvd: World) -> None:
+    commits = [*kvd.project.commits.order_by("pk"), *(kvd.commit(kvd.shas.index(sha)) for sha in kvd.push(60))]
+
+    def read() -> int:
+        return rows_read(lambda: client.get(f"{LINE}.csv?last=all"))
+
+    few = read()
+    ends = {"series": Series.objects.get(benchmark__name="get-p1", metric=CPU), "branch": kvd.project.branches.get()}
+    numbers = dict.fromkeys(("ratio", "low", "high", "score"), 1.0)
+    ChangePoint.objects.bulk_create(
+        ChangePoint(**ends, **numbers, before=before, commit=commit) for before, commit in pairwise(commits)
+    )
+    assert read() - few <= 6 * len(commits)

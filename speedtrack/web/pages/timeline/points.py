@@ -172,30 +172,33 @@ def gaps_in(overlay: Overlay) -> Gaps:
     return gaps
 
 
-# The change points of all series once, then of each path those between the bounds of its commits' ids: a series may
-# run along several branches, of which a short part is shown.
+# The change points of all series and the bounds of each path's commit ids once, then those between the bounds: a series
+# may run along several branches, of which a short part is shown.
 CHANGES = """
       WITH points AS MATERIALIZED (
         SELECT cp.*, s.metric, alert.status AS alert_state
           FROM alerts_changepoint cp JOIN runs_series s ON s.id = cp.series_id
      LEFT JOIN alerts_alert alert ON alert.id = cp.alert_id
-         WHERE cp.series_id = ANY (%(series)s))
-    SELECT asked.place - 1, p.number, cp.series_id, cp.metric, cp.status, cp.ratio, cp.low, cp.high, cp.alert_id,
+         WHERE cp.series_id = ANY (%(series)s)),
+           paths AS MATERIALIZED (
+        SELECT asked.*, least, most
+          FROM unnest(%(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
+               WITH ORDINALITY AS asked (branch_id, first, last, place)
+    CROSS JOIN LATERAL (
+            SELECT min(commit_id) AS least, max(commit_id) AS most FROM projects_position
+             WHERE branch_id = asked.branch_id AND number BETWEEN asked.first AND asked.last) bounds)
+    SELECT path.place - 1, p.number, cp.series_id, cp.metric, cp.status, cp.ratio, cp.low, cp.high, cp.alert_id,
            cp.alert_state,
            (SELECT f.number FROM projects_position f
-             WHERE f.branch_id = asked.branch_id AND f.commit_id = cp.before_id)
-      FROM unnest(%(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
-           WITH ORDINALITY AS asked (branch_id, first, last, place)
-CROSS JOIN LATERAL (
-        SELECT min(commit_id) AS least, max(commit_id) AS most FROM projects_position
-         WHERE branch_id = asked.branch_id AND number BETWEEN asked.first AND asked.last) bounds
-      JOIN unnest(%(series)s::bigint[], %(places)s::bigint[]) AS along (series_id, place) ON along.place = asked.place
-      JOIN points cp ON cp.series_id = along.series_id AND cp.commit_id BETWEEN bounds.least AND bounds.most
+             WHERE f.branch_id = path.branch_id AND f.commit_id = cp.before_id)
+      FROM paths path
+      JOIN unnest(%(series)s::bigint[], %(places)s::bigint[]) AS along (series_id, place) ON along.place = path.place
+      JOIN points cp ON cp.series_id = along.series_id AND cp.commit_id BETWEEN path.least AND path.most
 CROSS JOIN LATERAL (
         SELECT number FROM projects_position
-         WHERE branch_id = asked.branch_id AND commit_id = cp.commit_id
-           AND number BETWEEN asked.first AND asked.last OFFSET 0) p
-  ORDER BY asked.place, p.number, cp.id
+         WHERE branch_id = path.branch_id AND commit_id = cp.commit_id OFFSET 0) p
+     WHERE p.number BETWEEN path.first AND path.last
+  ORDER BY path.place, p.number, cp.id
 """
 
 
