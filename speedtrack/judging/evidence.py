@@ -123,11 +123,11 @@ KNOWN = lines.sql(f"""
                    array_agg(k.answer) AS answers,
                    ARRAY[array_agg(k.old), array_agg(k.ratio)::text::float8[], array_agg(k.low)::text::float8[],
                          array_agg(k.high)::text::float8[]] AS numbers
-              FROM (SELECT DISTINCT ON (e.series_id) e.*
+              FROM (SELECT DISTINCT ON (e.series_id)
+                           e.series_id, b.distances[e.at] AS distance, b.old[e.at] AS old, b.ratios[e.at] AS ratio,
+                           b.lows[e.at] AS low, b.highs[e.at] AS high, substr(b.answers, e.at::int, 1) AS answer
                       FROM alerts_comparisonbatch b
-                CROSS JOIN LATERAL unnest(b.series, b.distances, b.old, b.ratios, b.lows, b.highs,
-                                          string_to_array(b.answers, NULL))
-                           AS e (series_id, distance, old, ratio, low, high, answer)
+                CROSS JOIN LATERAL unnest(b.series) WITH ORDINALITY AS e (series_id, at)
                      WHERE b.commit_id = head.id AND e.series_id IN (SELECT id FROM watched)
                        AND ((SELECT count(*) > {FEW} FROM watched) OR b.series && ARRAY(SELECT id FROM watched))
                   ORDER BY e.series_id, b.id DESC) k
