@@ -24,7 +24,6 @@ GROWTH, SLACK = 1.5, 200  # then a statement may read so many times the rows, an
 REASONS: dict[str, tuple[str, ...]] = {
     "they show the whole history, or as much as was asked for": (
         *("api:read_points the API's JSON, N commits", "timeline N commits x N machines", "gains", "all-gains"),
-        "export N commits",
         *(f"timeline-values {form}, N commits" for form in ("CSV", "JSON", "SVG")),
         "timeline-values JSON, N commits x N machines",
     ),
@@ -41,7 +40,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "known faults: they read more rows of a longer history than they show": (
         *("commit N series", "commit-values N series", "api:list_measurements N rows"),
-        *("api:list_change_points N rows", "timeline-why"),
+        *("api:list_change_points N rows", "timeline-why", "timeline-values JSON, lines of N branches"),
     ),
 }
 EXCEPTIONS = {page for pages in REASONS.values() for page in pages}
