@@ -3,6 +3,14 @@
 from typing import Any
 
 import pytest
+from django.db import connection
+
+
+@pytest.fixture
+def clean_tables(django_db_setup: None, django_db_blocker: Any) -> None:
+    """Tables without the rows that other tests have rolled back, which would change plans. Before ``suites``."""
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute("VACUUM FULL")
 
 
 @pytest.fixture

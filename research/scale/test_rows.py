@@ -46,7 +46,7 @@ REASONS: dict[str, tuple[str, ...]] = {
 EXCEPTIONS = {page for pages in REASONS.values() for page in pages}
 
 
-def test_no_page_reads_more_rows_of_a_longer_history(suites: None) -> None:
+def test_no_page_reads_more_rows_of_a_longer_history(clean_tables: None, suites: None) -> None:
     short = rows_by_page(SMALL)
     long = rows_by_page({name: extent.longer(LONGER) for name, extent in SMALL.items()})
     growing = {name: grown for name in short.keys() & long.keys() if (grown := growth(short[name], long[name]))}
