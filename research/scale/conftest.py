@@ -10,7 +10,8 @@ from django.db import connection
 def clean_tables(django_db_setup: None, django_db_blocker: Any) -> None:
     """Tables without the rows that other tests have rolled back, which would change plans. Before ``suites``."""
     with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute("VACUUM FULL")
+        tables = ", ".join(map(connection.ops.quote_name, connection.introspection.django_table_names()))
+        cursor.execute(f"VACUUM FULL {tables}")
 
 
 @pytest.fixture
