@@ -130,8 +130,8 @@ def read_series(
     rows = points.values_list("commit", *(f"series__{column}" for column in COLUMNS)).distinct()
     for commit, *names, undetected_since, visible, within in rows.order_by("series"):
         facts[commit].series.append(SeriesAtCommit._make((*names, undetected_since is not None, visible, within)))
-    wanted = {pk for own in facts.values() for pk in (*(one.series_id for one in own.watched), *judged_too(own))}
-    for head, neighbour in (judge_neighbours(wanted, commits) if wanted else {}).items():
+    judged_series = {pk for own in facts.values() for pk in (*(row.series_id for row in own.watched), *judged_too(own))}
+    for head, neighbour in (judge_neighbours(judged_series, commits) if judged_series else {}).items():
         facts[head.commit_id].neighbours[head.series_id] = neighbour
 
 

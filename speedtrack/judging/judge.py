@@ -103,7 +103,7 @@ def judge_neighbours(series: Collection[int], commits: Collection[int]) -> dict[
 
 
 def judge_points(matched: Sequence[MatchedPoints]) -> list[Judgement]:
-    """The judgement of each two points. They may be of two series: what differs besides the commit is a doubt.
+    """Judge each pair of points. They may be of two series: what differs besides the commit is a doubt.
 
     The samples of those whose answer is not stored are read: of two series, of each by itself.
     """

@@ -119,7 +119,9 @@ def project_pages(slug: str) -> Iterable[Page]:
     yield Page("releases-values", "", [to("releases-values", slug, "json")])
     if commits:
         head = newest(Commit.objects.filter(pk__in=measured, positions__branch__name=wide.default_branch))
-        since = f"{min(one.committed_at for one in head):%Y-%m-%dT%H:%M:%SZ}"  # those of other branches are far apart
+        since = (
+            f"{min(commit.committed_at for commit in head):%Y-%m-%dT%H:%M:%SZ}"  # those of other branches are far apart
+        )
         yield Page("export", f"{len(head)} commits", [to("export", slug, "ndjson", query=f"?since={since}")])
     yield Page("openmetrics", "", [to("openmetrics", slug)])
     yield Page("commit", f"{series} series", [to("commit", slug, one.sha) for one in commits])

@@ -176,9 +176,9 @@ def on_one_level(line: LineColumns, starts: Sequence[int]) -> LevelPoints:
     )
 
 
-def judge_lines(measured: Sequence[tuple[Series, LevelPoints, float]]) -> list[SeriesSensitivity]:
+def judge_lines(members: Sequence[tuple[Series, LevelPoints, float]]) -> list[SeriesSensitivity]:
     """The sensitivity of series, from the clean points on one level of each, and its smallest effect."""
-    levels = [LevelLine(points.level, points.error, effect) for _, points, effect in measured]
+    levels = [LevelLine(points.level, points.error, effect) for _, points, effect in members]
     return [
         SeriesSensitivity(
             series=series,
@@ -187,7 +187,7 @@ def judge_lines(measured: Sequence[tuple[Series, LevelPoints, float]]) -> list[S
             **(vars(noise) if (noise := line_noise(line.level, line.error)) else {}),
             **({"visible": visible.smallest, "visible_within": visible.after} if visible else {}),
         )
-        for (series, _, _), line, visible in zip(measured, levels, smallest_visible_changes(levels), strict=True)
+        for (series, _, _), line, visible in zip(members, levels, smallest_visible_changes(levels), strict=True)
     ]
 
 

@@ -83,7 +83,7 @@ def takes_of(series: Series, branch: Branch, head: int) -> Takes | None:
         return None
     cost = TrialCost(series)
     changes = changes_to_choose(line.smallest_effect, row.smallest)
-    takes = [take_of(row, cost, *seen) for seen in zip(changes, line.fewest_each(changes), strict=True)]
+    takes = [take_of(row, cost, *pair) for pair in zip(changes, line.fewest_each(changes), strict=True)]
     limit, of_runs = line.visible(math.inf), line.noise.of_runs
     numbers = row.smallest, line.smallest_effect, line.trials, suite_trials, limit, of_runs, cost.commits_a_day
     return Takes(series, *numbers, takes, version_after(series.project.suite, edit))

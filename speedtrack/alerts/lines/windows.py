@@ -152,7 +152,7 @@ def points_around(series: Series, branch: Branch, position: int) -> Sequence[Tri
 
 def points_of_each(series: Iterable[Series], branch: Branch, position: int) -> list[Sequence[TrialPoint]]:
     """The same of several series, by one statement."""
-    return [window.points for window in read_windows([NewPoints(one, branch, (position,), ()) for one in series])]
+    return [window.points for window in read_windows([NewPoints(pk, branch, (position,), ()) for pk in series])]
 
 
 def without_same_lines(groups: Sequence[tuple[Window, list[NewPoints]]]) -> list[list[NewPoints]]:

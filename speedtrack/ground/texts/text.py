@@ -64,7 +64,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """The first of these names, and how many others there are."""
+    """The first names as a text, which ends with the number of the others."""
     text = ", ".join(names[:most])
     return f"{text} and {len(names) - most} more" if len(names) > most else text
 

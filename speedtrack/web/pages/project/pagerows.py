@@ -89,14 +89,14 @@ class Outline:
 
 
 def outline_of(by_name: Mapping[str, list[LineColumns]], path: Sequence[GridColumn]) -> Outline:
-    """The outline of the rows that have these lines."""
+    """Group these lines into rows."""
     series = [line.series_id for lines in by_name.values() for line in lines]
     newest = {name: newest_line(lines).series_id for name, lines in by_name.items()}
     return Outline(series, newest, measured_commits(path, by_name))
 
 
 def read_outline(benchmarks: Mapping[int, str], path: Sequence[GridColumn]) -> Outline:
-    """The outline of more rows than a page has, without their lines. A later series has newer points.
+    """Group series into the rows of all pages, without their points. A later series has newer points.
 
     ``benchmarks``: their names by series.
     """

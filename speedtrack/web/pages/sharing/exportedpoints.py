@@ -100,7 +100,7 @@ class ChosenSeries(NamedTuple):
     is_outside: bool
 
 
-class PointColumns(NamedTuple):
+class CommitPoints(NamedTuple):
     """The points of a commit, column by column. By id, of those that have some: their flags, and times of their own."""
 
     ids: Array
@@ -113,7 +113,7 @@ class PointColumns(NamedTuple):
     flags: dict[str, list[str]]
     times: dict[int, datetime]
 
-    def in_order_of(self, series: Mapping[int, ChosenSeries]) -> "PointColumns":
+    def in_order_of(self, series: Mapping[int, ChosenSeries]) -> "CommitPoints":
         """In the order of rows, without the points of other series."""
         ranks = np.array([series[pk].rank if pk in series else 0 for pk in self.series.tolist()])
         order = np.lexsort((self.ids, ranks))
@@ -121,7 +121,7 @@ class PointColumns(NamedTuple):
         return self._replace(**{name: getattr(self, name)[order] for name in NUMBERS})
 
 
-NUMBERS = PointColumns._fields[:-2]
+NUMBERS = CommitPoints._fields[:-2]
 
 
 class Form(NamedTuple):
@@ -204,7 +204,7 @@ def is_chosen(filters: ExportFilters) -> bool:
     return bool(filters.benchmark or filters.metric or filters.machine or filters.environment)
 
 
-def points_of(commits: Sequence[int], series: Mapping[int, ChosenSeries], only_these: bool) -> dict[int, PointColumns]:
+def points_of(commits: Sequence[int], series: Mapping[int, ChosenSeries], only_these: bool) -> dict[int, CommitPoints]:
     """By commit id: its points in these series. ``only_these``: there are others."""
     parameters = {
         "commits": list(commits),
@@ -223,7 +223,7 @@ class RowWriter:
         self.heads: dict[int, str] = {}
         self.endings: dict[int, str] = {}
 
-    def rows(self, commit: str, points: PointColumns, attempts: Attempts) -> list[str]:
+    def rows(self, commit: str, points: CommitPoints, attempts: Attempts) -> list[str]:
         form, series = self.form, points.series.tolist()
         for pk in {*series} - self.heads.keys():
             self.heads[pk] = form.text(head_of(self.series[pk], form))
@@ -238,7 +238,7 @@ class RowWriter:
         )
         return list(map(form.line.__mod__, zip(repeat(commit), *texts, strict=False)))
 
-    def sampled_endings(self, points: PointColumns) -> list[str]:
+    def sampled_endings(self, points: CommitPoints) -> list[str]:
         """The last fields of each row, with its samples."""
         ids, form = points.ids.tolist(), self.form
         samples = dict(fetch(SAMPLES, {"measurements": ids}))
@@ -261,10 +261,10 @@ def ends_of(filters: ExportFilters) -> tuple[int, int]:
     return (0, -1) if last is None else (first, last)
 
 
-def columns_of(row: Sequence[Any]) -> PointColumns:
+def columns_of(row: Sequence[Any]) -> CommitPoints:
     *encoded, flags, timed, times = row
     own_times = dict(zip(timed or (), times or (), strict=True))
-    return PointColumns._make([*map(array_of, encoded), json.loads(flags or "{}"), own_times])
+    return CommitPoints._make([*map(array_of, encoded), json.loads(flags or "{}"), own_times])
 
 
 def commit_of(row: Sequence[Any], form: Form) -> dict[str, Any]:
@@ -293,13 +293,13 @@ def numbers_of(column: Array, form: Form) -> Iterable[str]:
     return map(repr, column.tolist())
 
 
-def flags_of(points: PointColumns, form: Form) -> Iterable[str]:
+def flags_of(points: CommitPoints, form: Form) -> Iterable[str]:
     none = form.text({"flags": []})
     flagged = {int(pk): form.text({"flags": flags}) for pk, flags in points.flags.items()}
     return [flagged.get(pk, none) for pk in points.ids.tolist()] if flagged else repeat(none)
 
 
-def times_of(points: PointColumns, attempts: Attempts, form: Form) -> Iterable[str]:
+def times_of(points: CommitPoints, attempts: Attempts, form: Form) -> Iterable[str]:
     """The run, and when it was measured: what a result from outside says of itself, else when its attempt ended."""
     usual = {pk: form.text(run_of(*attempt)) for pk, attempt in attempts.items()}
     if not points.times:
@@ -314,7 +314,7 @@ def run_of(run: int, time: datetime | None) -> dict[str, Any]:
     return {"run": run, "measured_at": time.isoformat() if time else None}
 
 
-def attempts_of(columns: Iterable[PointColumns]) -> Attempts:
+def attempts_of(columns: Iterable[CommitPoints]) -> Attempts:
     """By id: the run of each attempt, and when it ended."""
     ids = sorted({pk for points in columns for pk in points.attempts.tolist()})
     return {pk: (run, ended) for pk, run, ended in fetch(ATTEMPTS, {"attempts": ids})} if ids else {}
