@@ -17,6 +17,7 @@ from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
 
+from speedtrack.ground.texts.text import listed
 from speedtrack.projects.errors import RepositoryError, UnusablePatch
 from speedtrack.projects.mirrors import git, patches
 from speedtrack.projects.mirrors.gitprocess import NO_PROTOCOL, run_git, run_git_raw
@@ -179,9 +180,8 @@ def commit_without(slug: str, commit: str, pieces: Sequence[Hunk]) -> str:
     """
     with tempfile.TemporaryDirectory(prefix="speedtrack-hunks-") as folder:
         tree = tree_without(slug, commit, pieces, Path(folder) / "index")
-    names = [piece.name for piece in pieces[:NAMED]]
-    further = f" and {len(pieces) - NAMED} more" if len(pieces) > NAMED else ""
-    return patches.commit_tree(slug, tree, commit, f"{commit[:10]} without {', '.join(names)}{further}", AUTHOR)
+    names = listed([piece.name for piece in pieces], NAMED)
+    return patches.commit_tree(slug, tree, commit, f"{commit[:10]} without {names}", AUTHOR)
 
 
 def tree_without(slug: str, commit: str, pieces: Sequence[Hunk], index: Path) -> str:

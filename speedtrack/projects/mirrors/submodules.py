@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from speedtrack.ground.texts.text import listed
 from speedtrack.projects.errors import GitFailed, RepositoryError
 from speedtrack.projects.mirrors import fetching, git, gitprocess, remotes
 from speedtrack.projects.mirrors.transports import Transport
@@ -73,10 +74,9 @@ def lacking(project: Project, sha: str) -> str:
         return f"Its submodules cannot be read: {e}"
     if not missing:
         return ""
-    names = ", ".join(f"{submodule.path} ({submodule.url or 'no address in .gitmodules'})" for submodule in missing[:5])
-    remainder = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+    names = listed([f"{submodule.path} ({submodule.url or 'no address in .gitmodules'})" for submodule in missing], 5)
     remedy = "list their addresses under Submodules in the project's settings"
-    return f"Its sources lack the submodules {names}{remainder}: {remedy}"
+    return f"Its sources lack the submodules {names}: {remedy}"
 
 
 def sources_of(project: Project, sha: str, fetch: bool = True) -> Sources:

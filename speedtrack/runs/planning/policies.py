@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from django.db.models import Q
 from pathspec import GitIgnoreSpec
 
+from speedtrack.ground.texts.text import listed
 from speedtrack.projects.models import Branch, Project
 from speedtrack.runs.fleet import pools
 from speedtrack.runs.models import Deferral, Machine, PlanningPolicy
@@ -106,10 +107,7 @@ def judge(policy: PlanningPolicy, commits: Mapping[int, SeenCommit]) -> dict[int
 
 
 def paths_reason(paths: Sequence[str]) -> str:
-    names = ", ".join(paths[:NAMED_PATHS]) + (
-        f" and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
-    )
-    return f"it changes only paths that cannot matter: {names}"[:300]
+    return f"it changes only paths that cannot matter: {listed(paths, NAMED_PATHS)}"[:300]
 
 
 def step_reason(policy: PlanningPolicy) -> tuple[Why, str]:
