@@ -113,9 +113,10 @@ class CommitPoints(NamedTuple):
     flags: dict[str, list[str]]
     times: dict[int, datetime]
 
-    def in_order_of(self, series: Mapping[int, ChosenSeries]) -> "CommitPoints":
-        """In the order of rows, without the points of other series."""
+    def in_order_of(self, series: Mapping[int, ChosenSeries], attempts: Attempts) -> "CommitPoints":
+        """In the order of rows, without the points of other series, or of attempts that were deleted meanwhile."""
         ranks = np.array([series[pk].rank if pk in series else 0 for pk in self.series.tolist()])
+        ranks[~np.isin(self.attempts, list(attempts))] = 0
         order = np.lexsort((self.ids, ranks))
         order = order[ranks[order] > 0]
         return self._replace(**{name: getattr(self, name)[order] for name in NUMBERS})
@@ -195,8 +196,9 @@ def rows_by_commit(filters: ExportFilters, form: Form) -> Iterator[list[str]]:
         points = points_of(list(commits), writer.series, is_chosen(filters))
         attempts = attempts_of(points.values())
         for commit, columns in points.items():
-            if len(columns.ids):
-                yield writer.rows(commits[commit], columns, attempts)
+            ordered = columns.in_order_of(writer.series, attempts)
+            if len(ordered.ids):
+                yield writer.rows(commits[commit], ordered, attempts)
 
 
 def is_chosen(filters: ExportFilters) -> bool:
@@ -205,14 +207,14 @@ def is_chosen(filters: ExportFilters) -> bool:
 
 
 def points_of(commits: Sequence[int], series: Mapping[int, ChosenSeries], only_these: bool) -> dict[int, CommitPoints]:
-    """By commit id: its points in these series. ``only_these``: there are others."""
+    """By commit id: its points, at least those in these series. ``only_these``: there are others."""
     parameters = {
         "commits": list(commits),
         "series": list(series) if only_these else [],
         "all": not only_these,
         "outside": any(one.is_outside for one in series.values()),
     }
-    return {commit: columns_of(row).in_order_of(series) for commit, *row in fetch(POINTS, parameters)}
+    return {commit: columns_of(row) for commit, *row in fetch(POINTS, parameters)}
 
 
 class RowWriter:
