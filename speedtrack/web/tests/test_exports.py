@@ -10,6 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 from django.conf import settings
@@ -91,6 +92,18 @@ def test_points_that_are_deleted_while_an_export_is_sent_are_left_out(
     monkeypatch.setattr(exportedpoints, "fetch", deleting)
     first = text_of(client, f"/p/kvd/export.{form}?samples=1")
     assert deleted and first == text_of(client, f"/p/kvd/export.{form}?samples=1")
+
+
+@pytest.mark.parametrize("form", [exportedpoints.CSV, exportedpoints.JSON])
+def test_numbers_are_written_with_all_their_digits(form: exportedpoints.Form) -> None:
+    powers = [sign * digits * 10.0**power for power in range(-8, 20) for sign in (1, -1) for digits in (1, 1 / 3, 9.99)]
+    for column in (
+        [0.0001, 9.999999999999998e15],
+        [0.1 + 0.2, 2.0, -12345678.9],
+        [0.0, 1.5],
+        *([one] for one in powers),
+    ):
+        assert list(exportedpoints.numbers_of(np.array(column), form)) == list(map(repr, column))
 
 
 def test_a_query_chooses_points(measured: World, client: Client) -> None:

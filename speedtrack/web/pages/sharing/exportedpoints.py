@@ -187,8 +187,8 @@ def document(filters: ExportFilters) -> Iterator[str]:
 def rows_by_commit(filters: ExportFilters, form: Form) -> Iterator[list[str]]:
     """The rows of each commit that has some, oldest commit first."""
     parameters: dict[str, Any] = vars(filters) | {"project": filters.project.pk, "branch": filters.branch.pk}
-    rows = fetch(SERIES, parameters)
-    writer = RowWriter(form, filters.samples, {row[0]: ChosenSeries._make(row) for row in rows})
+    chosen = {row[0]: ChosenSeries._make(row) for row in fetch(SERIES, parameters)}
+    writer = RowWriter(form, filters.samples, chosen)
     first, last = ends_of(filters)
     for number in range(max(first, filters.after + 1), last + 1, STRETCH):
         stretch = {"first": number, "last": min(number + STRETCH - 1, END)}
@@ -290,6 +290,10 @@ def ending_of(series: ChosenSeries, form: Form, **samples: list[float | None] | 
 
 
 def numbers_of(column: Array, form: Form) -> Iterable[str]:
+    """The texts of numbers, as ``repr`` writes them."""
+    sizes = np.abs(column)
+    if ((sizes >= 1e-4) & (sizes < 1e16)).all():  # whose texts in JSON are the same, in a fifth of the time
+        return to_json(column.tolist())[1:-1].decode().split(",")
     if form.none and not np.isfinite(column).all():
         return [repr(value) if math.isfinite(value) else form.none for value in column.tolist()]
     return map(repr, column.tolist())
