@@ -6,12 +6,10 @@ anything from one stretch to the next, and what was cut off goes on behind the l
 A row repeats much of its commit, its series and its attempt. These texts are made once, and joined with the numbers.
 """
 
-import csv
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from io import StringIO
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -24,7 +22,7 @@ from speedtrack.alerts.lines.lines import END, sql
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.texts.text import csv_cell, plain
 from speedtrack.web.pages.sharing.exports import ExportFilters
-from speedtrack.web.requests.formats import cell
+from speedtrack.web.requests.formats import cell, csv_text, number_texts
 
 SCHEMA = "speedtrack.export/1"
 STRETCH = 100  # commits that are read at once
@@ -143,11 +141,8 @@ def json_text(fields: dict[str, Any]) -> str:
     return to_json(fields, inf_nan_mode="null").decode()[1:-1]  # JSON has neither infinity nor NaN
 
 
-def csv_text(fields: dict[str, Any]) -> str:
-    buffer = StringIO()
-    cells = [cell(" ".join(map(str, value)) if isinstance(value, list) else value) for value in fields.values()]
-    csv.writer(buffer, lineterminator="").writerow(["", *cells])  # a cell that is empty and alone would be quoted
-    return buffer.getvalue()[1:]
+def csv_fields(fields: dict[str, Any]) -> str:
+    return csv_text(cell(" ".join(map(str, value)) if isinstance(value, list) else value) for value in fields.values())
 
 
 JSON = Form(
@@ -157,7 +152,7 @@ JSON = Form(
     "null",
     ("benchmark_digest", "samples", "unit", "better"),
 )
-CSV = Form(csv_text, csv_cell, "%s,%s,%s,%s,%s,%s,%s,%s,%s", "", ("benchmark_digest", "unit", "better", "samples"))
+CSV = Form(csv_fields, csv_cell, "%s,%s,%s,%s,%s,%s,%s,%s,%s", "", ("benchmark_digest", "unit", "better", "samples"))
 
 
 def csv_lines(filters: ExportFilters) -> Iterator[str]:
@@ -290,13 +285,9 @@ def ending_of(series: ChosenSeries, form: Form, **samples: list[float | None] | 
 
 
 def numbers_of(column: Array, form: Form) -> Iterable[str]:
-    """The texts of numbers, as ``repr`` writes them."""
-    sizes = np.abs(column)
-    if ((sizes >= 1e-4) & (sizes < 1e16)).all():  # whose texts in JSON are the same, in a fifth of the time
-        return to_json(column.tolist())[1:-1].decode().split(",")
     if form.none and not np.isfinite(column).all():
         return [repr(value) if math.isfinite(value) else form.none for value in column.tolist()]
-    return map(repr, column.tolist())
+    return number_texts(column)
 
 
 def flags_of(points: CommitPoints, form: Form) -> Iterable[str]:
