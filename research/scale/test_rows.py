@@ -40,7 +40,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "known faults: they read more rows of a longer history than they show": (
         *("commit N series", "commit-values N series", "api:list_measurements N rows"),
-        *("api:list_change_points N rows", "timeline-why", "timeline-values JSON, lines of N branches"),
+        "api:list_change_points N rows",
     ),
 }
 EXCEPTIONS = {page for pages in REASONS.values() for page in pages}
