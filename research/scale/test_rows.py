@@ -38,6 +38,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("machines", "machine-settings", "queue N waiting", "run that waits"),
         *("project-settings", "project-untrack", "metrics"),
     ),
+    "they read all change points of their lines, to find those on the way": (
+        "timeline-values JSON, lines of N branches",
+    ),
     "known faults: they read more rows of a longer history than they show": (
         *("commit N series", "commit-values N series", "api:list_measurements N rows"),
         "api:list_change_points N rows",
