@@ -38,6 +38,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("machines", "machine-settings", "queue N waiting", "run that waits"),
         *("project-settings", "project-untrack", "metrics"),
     ),
+    "they explain a commit by at most 240 points before it, of which the short history has fewer": ("timeline-why",),
     "they read all change points of their lines, to find those on the way": (
         "timeline-values JSON, lines of N branches",
     ),
