@@ -38,9 +38,13 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("machines", "machine-settings", "queue N waiting", "run that waits"),
         *("project-settings", "project-untrack", "metrics"),
     ),
+    "they explain a commit by at most 240 points before it, of which the short history has fewer": ("timeline-why",),
+    "they read all change points of their lines, to find those on the way": (
+        "timeline-values JSON, lines of N branches",
+    ),
     "known faults: they read more rows of a longer history than they show": (
         *("commit N series", "commit-values N series", "api:list_measurements N rows"),
-        *("api:list_change_points N rows", "timeline-why", "timeline-values JSON, lines of N branches"),
+        "api:list_change_points N rows",
     ),
 }
 EXCEPTIONS = {page for pages in REASONS.values() for page in pages}

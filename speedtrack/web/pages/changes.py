@@ -235,10 +235,12 @@ def by_cause(points: Iterable[GroupedPoint]) -> list[list[GroupedPoint]]:
     no other event than what another metric has confirmed.
     """
     rows = list(points)
-    raised = [point for point in rows if point.alert_id]
+    raised = [
+        (point.positions, point.is_slowdown, point.alert_id) for point in rows if point.alert_id and not point.reference
+    ]
     groups: dict[tuple[object, ...], list[GroupedPoint]] = {}
     for point in rows:
-        alert = point.alert_id or next((other.alert_id for other in raised if is_one_cause(point, other)), None)
+        alert = point.alert_id or alert_around(point, raised)
         cause = (alert,) if alert else (point.before_id, point.commit_id)
         groups.setdefault((*cause, point.is_slowdown), []).append(point)
     return [
@@ -247,11 +249,18 @@ def by_cause(points: Iterable[GroupedPoint]) -> list[list[GroupedPoint]]:
     ]
 
 
-def is_one_cause(step: GroupedPoint, other: GroupedPoint) -> bool:
-    """Return whether two changes go one way in ranges that overlap. A drift has no range that says so."""
-    first, second = step.positions, other.positions
-    overlap = first.start < second.stop and second.start < first.stop
-    return overlap and step.is_slowdown == other.is_slowdown and not (step.reference or other.reference)
+def alert_around(step: GroupedPoint, raised: Iterable[tuple[range, bool, int]]) -> int | None:
+    """The first alert that goes the way of a step in a range that overlaps. A drift has no range that says so.
+
+    ``raised``: the range, the direction and the alert of each change that has one.
+    """
+    if step.reference:
+        return None
+    own, is_slowdown = step.positions, step.is_slowdown
+    for positions, other_is_slowdown, alert in raised:
+        if own.start < positions.stop and positions.start < own.stop and is_slowdown == other_is_slowdown:
+            return alert
+    return None
 
 
 def narrowest_of(group: list[GroupedPoint]) -> GroupedPoint:
