@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from itertools import product
+from itertools import cycle, islice, product
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -231,9 +231,9 @@ def known_of(sides: Mapping[TwoSides, Wanted]) -> Known:
 
 def known_of_heads(series: Collection[int], heads: Collection[int]) -> Known:
     """What is known of these commits in these series against whichever commit they were compared with."""
-    places = list(product(series, heads))
-    columns = {"series": [one for one, _ in places], "heads": [head for _, head in places]}
-    return read(**columns, bases=[None] * len(places), wanted=[Wanted.STORED] * len(places))
+    count = max(len(series), len(heads)) if series and heads else 0
+    columns = {"series": list(islice(cycle(series), count)), "heads": list(islice(cycle(heads), count))}
+    return read(**columns, bases=[None] * count, wanted=[Wanted.STORED] * count)
 
 
 def known_of_ends(ends: Collection[Ends]) -> Known:

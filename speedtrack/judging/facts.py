@@ -1,6 +1,5 @@
 """What the sentence of a commit is made of: its series, the judgements on them, its change points and its runs."""
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -114,12 +113,27 @@ def facts_of(
     ``judged_too``: which series of a commit are judged besides those that are watched. ``with_progress``: also how far
     runs are, and why others wait.
     """
-    facts: dict[int, CommitFacts] = defaultdict(CommitFacts)
-    read_series(commits, facts, judged_too)
+    facts = facts_by_changes(commits)
+    complete(facts, judged_too, with_progress)
+    return facts
+
+
+def facts_by_changes(commits: Collection[int]) -> dict[int, CommitFacts]:
+    """The facts of these commits with nothing but their change points."""
+    facts = {pk: CommitFacts() for pk in commits}
     for change in changes_of(commits):
         facts[(change.alert or change).commit_id].changes.append(change)
-    read_runs([pk for pk in commits if not facts[pk].series], facts, with_progress)
     return facts
+
+
+def complete(
+    facts: dict[int, CommitFacts],
+    judged_too: Callable[[CommitFacts], Collection[int]] = lambda facts: (),
+    with_progress: bool = True,
+) -> None:
+    """Add to ``facts_by_changes`` all that ``facts_of`` has besides."""
+    read_series(facts.keys(), facts, judged_too)
+    read_runs([pk for pk, own in facts.items() if not own.series], facts, with_progress)
 
 
 def read_series(
