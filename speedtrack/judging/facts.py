@@ -7,8 +7,9 @@ from typing import NamedTuple
 from django.db.models import OuterRef, Q, Subquery
 
 from speedtrack.alerts.lines import lines
-from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.ground.postgres.plainrows import among_selected
 from speedtrack.judging.judge import Neighbour, judge_neighbours
 from speedtrack.judging.verdicts import Judgement, Ruling
 from speedtrack.projects.models import Position
@@ -156,7 +157,8 @@ def changes_of(commits: Collection[int]) -> Iterable[ChangePoint]:
     """
     positions = Position.objects.filter(branch=OuterRef("branch"))
     first, last = (Subquery(positions.filter(commit=OuterRef(end)).values("number")) for end in ("before", "commit"))
-    own = Q(alert=None, commit__in=commits) | Q(alert__commit__in=commits, alert__merged_into=None)
+    alerts = Alert.objects.standing().filter(commit__in=commits).values("pk")
+    own = Q(alert=None, commit__in=commits) | Q(among_selected("alert_id", alerts))
     rows = ChangePoint.objects.filter(own, status__in=CERTAINTY).select_related("alert", "series__benchmark")
     return rows.defer("series__benchmark__definition").annotate(width=last - first).order_by("-pk")
 
