@@ -1,17 +1,19 @@
 """The values of a page for programs: the page's address with ``.json`` or ``.csv``."""
 
 import csv
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
-from django.http import Http404, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.core.serializers.json import DjangoJSONEncoder
+from django.http import Http404, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from pydantic_core import to_json
 
 from speedtrack.alerts.lines.linecolumns import Array
-from speedtrack.ground.texts.text import csv_cell, plain_values
+from speedtrack.ground.texts.text import UNSEEN_IN_JSON, csv_cell, plain_values
 from speedtrack.reports.common import Document
 
 LINES_AT_ONCE = 500
@@ -51,7 +53,15 @@ def values_response(
     form: str, name: str, document: Callable[[], dict[str, Any]], rows: Callable[[], Iterator[list[Any]]]
 ) -> HttpResponseBase:
     """The values of a page as JSON, or as a CSV file of this name."""
-    return JsonResponse(plain_values(document())) if form == "json" else csv_response(name, rows())
+    return plain_response(document()) if form == "json" else csv_response(name, rows())
+
+
+def plain_response(document: dict[str, Any]) -> HttpResponse:
+    """A document as JSON with ``plain`` texts. Most are ASCII with nothing to remove, and are written once."""
+    text = json.dumps(document, ensure_ascii=False, cls=DjangoJSONEncoder)
+    if text.isascii() and not UNSEEN_IN_JSON.search(text):
+        return HttpResponse(text, content_type="application/json")
+    return JsonResponse(plain_values(document))
 
 
 def csv_pieces(lines: Iterator[str]) -> Iterator[str]:
