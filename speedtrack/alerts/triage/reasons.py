@@ -1,6 +1,7 @@
 """Why a change of a series was or was not suspected, confirmed and reported, in words."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 from django.db.models import F
 
 from speedtrack.alerts.lines.effects import smallest_effect
-from speedtrack.alerts.lines.lines import END, TrialPoint
+from speedtrack.alerts.lines.lines import END
+from speedtrack.alerts.lines.trials import TrialPoint
 from speedtrack.alerts.lines.windows import points_of_each
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.triage.muting import mute_of
@@ -83,11 +85,11 @@ class MeasuredPlace:
 
 
 def places_at(series: Sequence[Series], branch: Branch, number: int) -> list[MeasuredPlace]:
-    """A position of a branch, or the next measured commit, in each of these series that has one. One statement."""
+    """A position of a branch, or the next measured commit, in each of these series that has one. Few statements."""
     places = []
     for line, points in zip(series, points_of_each(series, branch, number), strict=True):
-        index = next((i for i, point in enumerate(points) if point.position >= number), None)
-        places += [MeasuredPlace(line, points, index)] if index is not None else []
+        index = bisect_left(points.positions, number)
+        places += [MeasuredPlace(line, points, index)] if index < len(points) else []
     return places
 
 
