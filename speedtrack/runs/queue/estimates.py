@@ -240,8 +240,11 @@ def kept(attempt_id: int, durations: RunDurations) -> RunDurations:
     if durations.benchmarks:
         if len(KEPT) >= MOST_KEPT:
             KEPT.clear()
-        columns = array("q", durations.benchmarks), array("q", durations.trials), array("d", durations.seconds)
-        KEPT[attempt_id] = durations._replace(**dict(zip(("benchmarks", "trials", "seconds"), columns, strict=True)))
+        KEPT[attempt_id] = durations._replace(
+            benchmarks=array("q", durations.benchmarks),
+            trials=array("q", durations.trials),
+            seconds=array("d", durations.seconds),
+        )
     return durations
 
 

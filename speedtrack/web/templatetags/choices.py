@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
 from speedtrack.web.pages.compare.page import PairedChoice
+from speedtrack.web.pages.releases import BenchmarkChoice
 
 register = template.Library()
 
@@ -45,12 +46,12 @@ def option(value: str, name: str, is_chosen: bool) -> str:
 
 
 @register.simple_tag
-def benchmark_ticks(choices: Iterable[PairedChoice]) -> SafeString:
+def benchmark_ticks(choices: Iterable[PairedChoice | BenchmarkChoice]) -> SafeString:
     """Items of a list, each with a box to tick for a benchmark."""
     return joined(
-        f'<li><label><input type="checkbox" name="benchmark" value="{escape(name)}"{" checked" if chosen else ""}> '
-        f"{escape(name)}</label></li>"
-        for name, chosen in choices
+        f'<li><label><input type="checkbox" name="benchmark" value="{escape(choice.name)}"'
+        f"{' checked' if choice.chosen else ''}> {escape(choice.name)}</label></li>"
+        for choice in choices
     )
 
 

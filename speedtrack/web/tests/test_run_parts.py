@@ -73,7 +73,7 @@ def test_a_run_shows_its_time_its_trials_and_what_to_do(client: Client, kvd: Wor
 def test_totals_of_many_trials_are_those_of_few(kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = measured_now(kvd, {2: ["steal", "foreign"], 3: ["steal"]}, [0, 1, 3, 4, 5]).attempts.get()
     few = totals_of(attempt, trials_of(attempt))
-    assert (few.count, few.flags, list(few.spent)) == (5, {"steal": 2, "foreign": 1}, ["get-p1"])
+    assert (few.number, few.flags, list(few.spent)) == (5, {"steal": 2, "foreign": 1}, ["get-p1"])
     monkeypatch.setattr(phases, "DRAWN", 3)
     first = trials_of(attempt)
     assert len(first) == 4, "one more than are drawn"

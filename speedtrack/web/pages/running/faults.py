@@ -48,7 +48,7 @@ def faults_of(run: Run, trials: TrialTotals, flags: Iterable[str]) -> list[Fault
         faults.append(Fault(title, "", "", remedy_of(run.error) + again))  # the page has the error itself
     counts = Counter(trials.flags)
     for flag in dict.fromkeys([*(flag for flag, _ in counts.most_common()), *flags]):
-        faults.append(flag_fault(flag, counts[flag], trials.count))
+        faults.append(flag_fault(flag, counts[flag], trials.number))
     return faults
 
 

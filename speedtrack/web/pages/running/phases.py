@@ -109,7 +109,7 @@ class TrialChart:
 class TrialTotals(NamedTuple):
     """All trials of an attempt in total. ``spent``: seconds by benchmark; both sides of a block share its time."""
 
-    count: int = 0
+    number: int = 0
     flags: Mapping[str, int] = {}
     spent: Mapping[str, float] = {}
     first: datetime = datetime.min
@@ -152,8 +152,8 @@ def totals_of(attempt: Attempt | None, trials: Sequence[TrialRow]) -> TrialTotal
     if len(trials) > DRAWN:
         with connection.cursor() as cursor:
             cursor.execute(TOTALS, {"attempt": attempt.pk})
-            count, flags, names, seconds, first, last = cursor.fetchone()
-        return TrialTotals(count, Counter(json.loads(flags)), dict(zip(names, seconds, strict=True)), first, last)
+            number, flags, names, seconds, first, last = cursor.fetchone()
+        return TrialTotals(number, Counter(json.loads(flags)), dict(zip(names, seconds, strict=True)), first, last)
     blocks: dict[tuple[str, int], float] = {}
     for trial in trials:
         block = (trial.benchmark, trial.number)
@@ -181,7 +181,7 @@ def phases_of(
     remaining = max(0.0, total - sum(phase.seconds for phase in [*building, *measuring]))
     reporting = reporting_seconds(attempt, trials)
     if reporting is None:
-        name = "setting up and reporting" if trials.count or not results else "measuring and reporting"
+        name = "setting up and reporting" if trials.number or not results else "measuring and reporting"
         name = name if attempt.ended_at else "what lasts now, and setting up"
         phases = [*building, *measuring, Phase(name, "rest", remaining)]
     else:
@@ -193,7 +193,7 @@ def phases_of(
 
 def reporting_seconds(attempt: Attempt, trials: TrialTotals) -> float | None:
     """Seconds from the last trial to the end of the attempt; None while it lasts, or if the clocks disagree."""
-    if not trials.count or attempt.ended_at is None:
+    if not trials.number or attempt.ended_at is None:
         return None
     agree = attempt.started_at - SKEW <= trials.first and trials.last <= attempt.ended_at + SKEW
     return max(0.0, (attempt.ended_at - trials.last).total_seconds()) if agree else None
@@ -210,7 +210,7 @@ def build_name(run: Run, build: Build) -> str:
 
 def measuring_phases(trials: TrialTotals) -> list[Phase]:
     """The benchmarks, the longest first, and the time between their trials."""
-    if not trials.count:
+    if not trials.number:
         return []
     spent = trials.spent
     longest = sorted(spent, key=lambda name: (-spent[name], name))

@@ -194,7 +194,7 @@ def load(pk: int, access: Access) -> RunPage:
         measured=measurements[:MEASURED],
         measured_count=len(measurements),
         trials=trials[:TRIALS],
-        trial_count=trial_totals.count,
+        trial_count=trial_totals.number,
         chart=trial_chart(run, results, trials, measurements),
         phases=phases_of(run, attempt, builds, results, trial_totals),
         placement=placement,
