@@ -44,7 +44,6 @@ SMALL = {
     "outside": ShapeExtent(commits=250, benchmarks=3, machines=1),
     "people": ShapeExtent(commits=250, benchmarks=1, machines=1, projects=4, people=3),
     "away": ShapeExtent(commits=250),
-    "wide": ShapeExtent(commits=21, tags=2, benchmarks=40, machines=1),
 }
 
 

@@ -202,7 +202,7 @@ PARTS = {
     "wide": Part("wide", partial(fill_matrix, "wide")),
 }
 #: The names of the parts of each shape.
-SHAPES = {"kind": tuple(PARTS), **{name: (name,) for name in PARTS}}
+SHAPES = {"kind": tuple(name for name in PARTS if name != "wide"), **{name: (name,) for name in PARTS}}
 
 
 def write_shape(names: Sequence[str], extents: Mapping[str, ShapeExtent], seed: int) -> None:

@@ -105,7 +105,8 @@ def in_order(rows: QuerySet[Any]) -> QuerySet[Any]:
     names = (Collate(f"series__{name}", "C") for name in ("benchmark__name", "metric", "machine__name"))
     related = rows.select_related("series__benchmark", "series__machine")
     sized = related.defer("series__benchmark__definition", "series__machine__facts").alias(size=size)
-    return sized.order_by(Case(When(size__gt=limit, then=0), default=1), F("size").desc(), *names)
+    ordered: QuerySet[Any] = sized.order_by(Case(When(size__gt=limit, then=0), default=1), F("size").desc(), *names)
+    return ordered
 
 
 def shown_row(row: SeriesSensitivity) -> ShownSensitivity:
