@@ -9,7 +9,6 @@ as a machine has measured no pairs, a pair counts as two trials. A commit that t
 its store of artifacts.
 """
 
-from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,6 @@ from speedtrack.runs.models import ACTIVE, Build, Reason, Run, RunQuerySet, Stat
 from speedtrack.runs.scheduling import standing
 
 LEARNED = 24  # newest runs of a machine that are learned from
-MOST_KEPT = 400  # attempts whose durations a process keeps: of 5,000 benchmarks 120 kB each
 WITHIN = timedelta(days=30)
 LATE_S, LATE_SHARE = 30.0, 0.1  # an estimate is not more exact than this: what is later is called late
 SIDES = {"single": 1, "canary": 1, "paired": 2, "profile": 2}
@@ -58,14 +56,12 @@ WITH newest AS MATERIALIZED (
     JOIN runs_attempt a ON a.run_id = r.id AND a.token = r.lease_token
 )
 """.replace("KIND", KIND)
-# Both sides of a pair run at once, so a pair takes as long as its longer side. Trials are read once: a suite of 5,000
-# benchmarks has 25,000 in each run.
+# Both sides of a pair run at once, so a pair takes as long as its longer side.
 LEARN = """NEWEST
 , taken AS (
   SELECT n.attempt_id, r.benchmark_id, t.number, max(t.seconds) AS seconds, min(t.started_at) AS begun,
          max(t.started_at + t.seconds * interval '1 second') AS ended
     FROM newest n JOIN runs_result r ON r.attempt_id = n.attempt_id JOIN runs_trial t ON t.result_id = r.id
-   WHERE n.attempt_id <> ALL (%(known)s::bigint[])
    GROUP BY 1, 2, 3
 ), measured AS (
   SELECT attempt_id, array_agg(benchmark_id) AS benchmarks, array_agg(trials) AS trials, array_agg(seconds) AS seconds,
@@ -79,7 +75,7 @@ LEARN = """NEWEST
          array_agg(b.seconds) FILTER (WHERE NOT b.cached) AS anew
     FROM newest n JOIN runs_build b ON b.attempt_id = n.attempt_id GROUP BY 1
 )
-SELECT n.machine_id, s.name, n.kind, n.attempt_id, n.span, built.cached, built.anew,
+SELECT n.machine_id, s.name, n.kind, n.span, built.cached, built.anew,
        measured.benchmarks, measured.trials, measured.seconds, measured.lasting
   FROM newest n JOIN benchmarks_suite s ON s.id = n.suite_id
   LEFT JOIN built USING (attempt_id) LEFT JOIN measured USING (attempt_id)
@@ -202,13 +198,12 @@ def seconds_of(work: RunWork, benchmark: int, like: Sequence[tuple[Usual, float]
 
 def learn(machine_ids: Iterable[int]) -> Learned:
     """Learn from the newest runs of these machines, in one statement."""
-    known = dict(KEPT)
     parameters: dict[str, Any] = {"machines": list(machine_ids), "within": WITHIN, "learned": LEARNED}
     learned = Learned()
     with connection.cursor() as cursor:
-        cursor.execute(LEARN, parameters | {"known": list(known)})
-        for machine_id, suite, kind, attempt_id, *columns in cursor:
-            durations = known.get(attempt_id) or kept(attempt_id, RunDurations._make(columns))
+        cursor.execute(LEARN, parameters)
+        for machine_id, suite, kind, *columns in cursor:
+            durations = RunDurations._make(columns)
             learned.cached_s[machine_id, suite] += durations.cached or []
             learned.built_s[machine_id, suite] += durations.built or []
             note(learned.usual[machine_id, suite, kind], durations)
@@ -226,26 +221,10 @@ class RunDurations(NamedTuple):
     span: float
     cached: list[float] | None
     built: list[float] | None
-    benchmarks: Sequence[int] | None
-    trials: Sequence[int]
-    seconds: Sequence[float]
+    benchmarks: list[int] | None
+    trials: list[int]
+    seconds: list[float]
     lasting: float
-
-
-KEPT: dict[int, RunDurations] = {}  # by attempt: ended well, it never changes
-
-
-def kept(attempt_id: int, durations: RunDurations) -> RunDurations:
-    """Keep how long an attempt took for later questions of this process, if its trials are there."""
-    if durations.benchmarks:
-        if len(KEPT) >= MOST_KEPT:
-            KEPT.clear()
-        KEPT[attempt_id] = durations._replace(
-            benchmarks=array("q", durations.benchmarks),
-            trials=array("q", durations.trials),
-            seconds=array("d", durations.seconds),
-        )
-    return durations
 
 
 def note(usual: Usual, durations: RunDurations) -> None:
