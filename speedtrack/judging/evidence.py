@@ -141,11 +141,8 @@ KNOWN = lines.sql(f"""
          WHERE EXISTS (SELECT FROM both_commits b
                         WHERE b.head_id = g.head_id AND (b.base_id IS NULL OR b.base_id = base.commit_id))),
            compared AS MATERIALIZED (
-        SELECT series_id, base_id, head_id
-          FROM asked a
-         WHERE wanted = 'either'
-           AND NOT EXISTS (SELECT FROM stored k WHERE k.head_id = a.head_id AND k.base_id = a.base_id
-                                                  AND a.series_id = ANY (k.series))),
+        SELECT series_id, base_id, head_id FROM asked WHERE wanted = 'either'
+        EXCEPT SELECT unnest(series), base_id, head_id FROM stored),
            every_end AS MATERIALIZED (
         SELECT machine_id, base_id, head_id FROM stored
          UNION

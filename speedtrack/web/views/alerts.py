@@ -24,6 +24,7 @@ from speedtrack.web.pages.alerting import gains as gains_page
 from speedtrack.web.pages.alerting import mutes as mutes_page
 from speedtrack.web.pages.alerting import sensitivity as sensitivity_page
 from speedtrack.web.pages.alerting.alerts import AlertListQuery
+from speedtrack.web.pages.project.filters import page_of
 from speedtrack.web.requests.formats import format_or_404, values_response
 from speedtrack.web.requests.operating import actor_of, perform, undo_of, way_back
 from speedtrack.web.requests.permissions import access_of
@@ -139,7 +140,7 @@ def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 @require_safe
 def sensitivity(request: HttpRequest, slug: str) -> HttpResponse:
     """The benchmarks that are too noisy, and how small a change all others show."""
-    page = sensitivity_page.load(scope.project_or_404(slug))
+    page = sensitivity_page.load_part(scope.project_or_404(slug), page_of(request.GET))
     return render(request, "web/sensitivity.html", {"page": page, "project": page.project})
 
 
