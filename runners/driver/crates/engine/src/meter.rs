@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::connection::SendTimes;
 use crate::histogram::Histogram;
+use crate::outcome::Cut;
 use crate::record::{CommandRecord, Record};
 use crate::server_process::{read_server_clock, read_server_usage};
 use crate::stage::Span;
@@ -251,6 +252,26 @@ impl Meter {
         let usage = Usage::of_this_thread();
         self.record.client_ns.push(usage.cpu_ns());
         Ok(usage)
+    }
+
+    /// The record of a span that was cut short at `now`, at which `cut` tells why. The server may be gone, and then what it
+    /// used is not known.
+    pub fn finish_cut(mut self, now: u64, cut: Option<Cut>) -> Record {
+        if self.phase == Phase::Window && self.close(now).is_err() {
+            self.forget_server();
+            // Its own clocks the thread can always read.
+            let _ = self.close(now);
+        }
+        self.end_interval();
+        self.record.ended_at = now;
+        self.record.cut = cut;
+        self.record
+    }
+
+    /// The server is gone: nothing is known of what it used.
+    fn forget_server(&mut self) {
+        (self.server_pid, self.counters) = (None, None);
+        self.record.server_ns.clear();
     }
 
     /// The record, once nothing is in flight any more. A window without a planned end closes here, at `now`.

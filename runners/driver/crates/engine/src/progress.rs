@@ -22,15 +22,15 @@ struct ThreadProgress {
 
 /// The memory that threads share.
 pub struct Shared {
-    /// Whether a thread has failed.
-    pub failed: AtomicBool,
+    /// Whether the threads are to end at once: one has failed, or the program was asked to end.
+    pub stopped: AtomicBool,
     threads: Vec<ThreadProgress>,
 }
 
 impl Shared {
     pub fn new(threads: usize) -> Shared {
         Shared {
-            failed: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             threads: (0..threads).map(|_| ThreadProgress::default()).collect(),
         }
     }

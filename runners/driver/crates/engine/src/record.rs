@@ -2,6 +2,7 @@
 
 use crate::batch::Sent;
 use crate::histogram::{Gain, Histogram};
+use crate::outcome::Cut;
 use machine::counters::Counted;
 use machine::process::ProcessUsage;
 use machine::this_thread::Usage;
@@ -91,6 +92,8 @@ pub struct Record {
     pub closed_at: u64,
     /// When nothing was in flight any more.
     pub ended_at: u64,
+    /// Why the thread gave up before the end.
+    pub cut: Option<Cut>,
 }
 
 impl Record {

@@ -9,9 +9,11 @@ use crate::connection::{Connection, ConnectionError};
 use crate::histogram::Histogram;
 use crate::job::{Job, Window};
 use crate::meter::Meter;
+use crate::outcome::Cut;
 use crate::pace::Pace;
 use crate::progress::Shared;
 use crate::record::{Record, Traffic};
+use crate::resources::check_signals;
 use crate::schedule::{Participant, Schedule};
 use crate::stage::Span;
 use crate::turn_queue::TurnQueue;
@@ -95,19 +97,35 @@ impl<'a, P: Protocol> Worker<'a, P> {
         Ok(channel)
     }
 
-    /// Drive the connections through `span` until nothing is in flight and its time is over.
-    pub fn run(&mut self, span: &Span) -> Result<Record, Failure> {
+    /// Drive the connections through `span` until nothing is in flight and its time is over. When that fails, or the
+    /// threads are to stop, the record is cut short and the connections are of no further use.
+    pub fn run(&mut self, span: &Span) -> Record {
         let mut meter = self.meter(span);
+        let ended = self.drive(span, &mut meter);
+        let now = clock::now();
+        let record = match ended {
+            Ok(true) => meter.finish(now).map_err(|failure| Cut { at: now, failure }),
+            Ok(false) => Ok(meter.finish_cut(now, None)),
+            Err(failure) => Ok(meter.finish_cut(now, Some(Cut { at: now, failure }))),
+        };
+        let record = record.unwrap_or_else(|cut| Record { cut: Some(cut), ..Record::default() });
+        let mut traffic = Traffic::default();
+        self.connections.iter().for_each(|(_, connection)| traffic.add(&connection.traffic()));
+        Record { slip: std::mem::take(&mut self.slip), unsent: self.unsent(), traffic, ..record }
+    }
+
+    /// Whether it came to the end of the span; not when the threads are to stop.
+    fn drive(&mut self, span: &Span, meter: &mut Meter) -> Result<bool, Failure> {
         let mut now = clock::now();
         meter.advance(now)?;
         self.pace = Pace::new(self.job.rate.map(|rate| rate / self.job.threads as f64), now);
         self.begin(span, now)?;
         let mut check_at = now + CHECK_EVERY_NS;
         while self.busy > 0 || now < span.lasts_until() {
-            let ready = self.wait(now, meter.edge().min(check_at), &mut meter)?;
+            let ready = self.wait(now, meter.edge().min(check_at), meter)?;
             now = clock::now();
             for event in 0..ready {
-                self.handle_ready(event, span, &mut meter)?;
+                self.handle_ready(event, span, meter)?;
                 self.take_turns(span)?;
             }
             self.dequeue(span, now)?;
@@ -116,13 +134,13 @@ impl<'a, P: Protocol> Worker<'a, P> {
             if now >= check_at {
                 check_at = now + CHECK_EVERY_NS;
                 self.shared.publish(self.thread, meter.so_far());
+                if self.shared.stopped.load(Ordering::Relaxed) {
+                    return Ok(false);
+                }
                 self.check_progress(now)?;
             }
         }
-        let record = meter.finish(clock::now())?;
-        let mut traffic = Traffic::default();
-        self.connections.iter().for_each(|(_, connection)| traffic.add(&connection.traffic()));
-        Ok(Record { slip: std::mem::take(&mut self.slip), unsent: self.unsent(), traffic, ..record })
+        Ok(true)
     }
 
     fn meter(&self, span: &Span) -> Meter {
@@ -342,11 +360,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
         self.epoll.change(socket, token, interest).map_err(machine_failure)
     }
 
-    /// Give up when a server is silent or when another thread has given up.
+    /// Give up when a server is silent, or when the program was asked to end.
     fn check_progress(&mut self, now: u64) -> Result<(), Failure> {
-        if self.shared.failed.load(Ordering::Relaxed) {
-            return Err(Failure::run("stopped because another thread failed", "see its message"));
-        }
+        check_signals()?;
         let timeout_ns = self.job.timeout_ns();
         match self
             .connections

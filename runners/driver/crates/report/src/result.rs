@@ -14,7 +14,7 @@ use crate::warmup::{NO_STEADY_STATE, WarmUp};
 use engine::histogram::{Gain, Histogram};
 use engine::job::{Job, NamedCommand};
 use engine::latency::LatencyUs;
-use engine::outcome::Outcome;
+use engine::outcome::{Cut, Outcome};
 use engine::probe::Probe;
 use engine::record::{CommandRecord, Record, Traffic, merge_gains};
 use engine::schedule::Arrivals;
@@ -72,6 +72,9 @@ pub struct TestResult {
     pub null_elements: u64,
     #[serde(skip)]
     pub traffic: Traffic,
+    /// Why the window ended before its time.
+    #[serde(skip)]
+    pub cut: Option<Cut>,
 }
 
 #[derive(Debug, Serialize)]
@@ -149,10 +152,13 @@ impl TestResult {
             probe: job.probe.zip(outcome.probe.as_ref()).map(ProbeResult::of),
             search: None,
             client_cpu: ClientCpu::of(&total),
-            server_cpu: job.server_pid.map(|pid| ServerCpu::of(pid, &total.server_ns, requests)),
+            server_cpu: job
+                .server_pid
+                .filter(|_| !total.server_ns.is_empty())
+                .map(|pid| ServerCpu::of(pid, &total.server_ns, requests)),
             server: total.server_usage.map(|usage| ServerUsage::of(usage, grown(&total.server_ns))),
             server_events: job.counters.as_deref().map(|counters| ServerEvents::of(counters, &total.counted)),
-            flags: flags::of(&total, job, arrivals),
+            flags: flags::of(&total, job, outcome),
             slices: Slices::of(&total, job),
             intervals: intervals(job, outcome),
             null_elements: total.inside.null_elements,
@@ -160,6 +166,7 @@ impl TestResult {
             errors: Errors { count: total.inside.errors, first: total.inside.first_error },
             latency: total.latency,
             findings: Findings::default(),
+            cut: outcome.cut.clone(),
             depth: outcome
                 .span
                 .requests

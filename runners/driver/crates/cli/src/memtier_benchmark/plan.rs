@@ -55,7 +55,7 @@ impl Options {
             server_pid: None,
             server_events: Vec::new(),
             slice_ms: 100,
-            allow_errors: false,
+            allow_errors: true,
             output: Output::Table,
             intervals: true,
             hdr_log: None,

@@ -17,6 +17,8 @@ pub struct RunStats {
     pub usual: bool,
     pub rows: Vec<Row>,
     pub totals: Row,
+    /// Why the run ended before its time.
+    pub cut_short: Option<String>,
 }
 
 /// What one run counted of one command, or of all.
@@ -104,8 +106,14 @@ impl RunStats {
         let (hits, misses) = hits_and_misses(test, &counted);
         let lasted = Duration::from_secs_f64(test.window_s);
         let ended = ended.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut stats =
-            RunStats { began: ended.saturating_sub(lasted), lasted, usual: commands.usual, rows, totals };
+        let mut stats = RunStats {
+            began: ended.saturating_sub(lasted),
+            lasted,
+            usual: commands.usual,
+            rows,
+            totals,
+            cut_short: None,
+        };
         stats.count_hits(per(hits as f64, test.window_s), per(misses as f64, test.window_s));
         stats
     }
@@ -130,6 +138,7 @@ impl RunStats {
             usual: runs[0].usual,
             rows: (0..runs[0].rows.len()).map(|at| row(&|run| run.rows[at].clone())).collect(),
             totals: row(&|run| run.totals.clone()),
+            cut_short: runs.iter().find_map(|run| run.cut_short.clone()),
         }
     }
 }
