@@ -5,6 +5,7 @@ pub mod duel;
 pub mod endpoint;
 pub mod memcached_benchmark;
 pub mod memtier_benchmark;
+pub mod reconnecting;
 pub mod redis_benchmark;
 pub mod run;
 pub mod suggestions;

@@ -58,8 +58,12 @@ pub fn run_from<P: Protocol>(
     require_files(job.clients, job.threads)?;
     check_signals()?;
     let threads = job.threads + usize::from(job.probe.is_some());
-    let shared = Shared::new(threads);
+    let shared = Shared::new(threads, &job.nodes);
     thread::scope(|scope| {
+        if job.recovery.is_some() && job.is_clustered() {
+            let shared = &shared;
+            scope.spawn(move || shared.topology.keep(&job.nodes));
+        }
         let (report, reports) = channel();
         let mut orders = Vec::new();
         for thread in 0..threads {
@@ -72,6 +76,7 @@ pub fn run_from<P: Protocol>(
             watcher(shared.progress(job.threads));
         });
         shared.stopped.store(end.is_err(), Ordering::Relaxed);
+        shared.topology.end();
         end
     })
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::flags;
 use crate::intervals::Intervals;
 use crate::prefill::Prefill;
+use crate::recovery::Recovery;
 use crate::search::Search;
 use crate::usage::{ClientCpu, ServerCpu, ServerEvents, ServerUsage, Slices};
 use crate::warmup::{NO_STEADY_STATE, WarmUp};
@@ -56,6 +57,8 @@ pub struct TestResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_events: Option<ServerEvents>,
     pub slices: Slices,
+    /// How the load went on when connections were lost; none when that would have ended it.
+    pub recovery: Option<Recovery>,
     pub flags: Vec<&'static str>,
     #[serde(flatten)]
     pub findings: Findings,
@@ -160,6 +163,10 @@ impl TestResult {
             server_events: job.counters.as_deref().map(|counters| ServerEvents::of(counters, &total.counted)),
             flags: flags::of(&total, job, outcome),
             slices: Slices::of(&total, job),
+            recovery: job
+                .recovery
+                .zip(total.losses.as_ref())
+                .map(|(_, losses)| Recovery::of(losses, outcome.span.counts_from)),
             intervals: intervals(job, outcome),
             null_elements: total.inside.null_elements,
             traffic: total.traffic.clone(),

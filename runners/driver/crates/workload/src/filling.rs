@@ -49,6 +49,7 @@ impl Filling {
             verify: None,
             keepalive: true,
             allow_errors: false,
+            recovery: None,
             script: load.script.clone().into(),
             named_commands: Vec::new(),
             ..job

@@ -232,8 +232,8 @@ fn row_of(json: &mut Json, row: &Row, percentiles: &[f64], cluster: bool) {
         json.number("MOVED/sec", Some(0.0), 2);
         json.number("ASK/sec", Some(0.0), 2);
     }
-    json.number("Connection Errors/sec", Some(0.0), 2);
-    json.value("Connection Errors", 0);
+    json.number("Connection Errors/sec", Some(row.connection_errors_rate), 2);
+    json.value("Connection Errors", row.connection_errors);
     json.number("Latency", Some(mean_ms(&row.latency)), 3);
     latencies(json, &row.latency);
     let both = row.received_rate.map(|received| kb(received + row.sent_rate));

@@ -168,5 +168,6 @@ pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Jo
         interval_slices: None,
         allow_errors: false,
         verify: None,
+        recovery: None,
     }
 }
