@@ -183,5 +183,4 @@ fn a_cluster_changes_under_load() {
     assert!(number("redirected") > 0.0 && number("reconnects") > 0.0 && number("broken") > 0.0, "{recovery}");
     // The cluster needs its node timeout to see that a master is gone.
     assert!(number("recovery_s") > 1.0 && errors(recovery) > 0, "{recovery}");
-    eprintln!("{recovery}");
 }
