@@ -107,7 +107,8 @@ impl<'a, P: Protocol> Worker<'a, P> {
     fn open(&self, token: usize, index: usize) -> Result<Channel, Failure> {
         let channel = self.going_on.node(index).target.connect()?;
         socket::set_nonblocking(channel.socket()).map_err(machine_failure)?;
-        self.epoll.add(channel.socket(), token).map_err(machine_failure)?;
+        let event = self.going_on.event_token(token);
+        self.epoll.add(channel.socket(), event).map_err(machine_failure)?;
         Ok(channel)
     }
 
