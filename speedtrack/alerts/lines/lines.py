@@ -29,7 +29,7 @@ def sql(query: str) -> str:
     point = "m.accepted AND NOT m.paired"
     clean = f"{point} AND m.flags = '{{}}'"
     at_position = "m.series_id = s.id AND m.commit_id = p.commit_id"
-    is_measured = f"EXISTS (SELECT FROM runs_measurement m WHERE {at_position} AND {clean})"
+    is_measured = f"EXISTS (SELECT FROM runs_measurement m WHERE {at_position} AND {clean} OFFSET 0)"
     return query.replace("IS_POINT", point).replace("IS_CLEAN_POINT", clean).replace("IS_MEASURED", is_measured)
 
 
