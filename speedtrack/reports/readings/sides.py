@@ -12,7 +12,8 @@ from django.http import Http404
 
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines import lines
-from speedtrack.projects.models import Commit, Position, Project, Tag
+from speedtrack.projects import positions
+from speedtrack.projects.models import Branch, Commit, Project, Tag
 from speedtrack.projects.releases import version_of
 from speedtrack.reports.readings.choices import machines_of, named_or_default
 
@@ -163,8 +164,8 @@ def names_of(project: Project, projects: list[Project]) -> Names:
     kinds = (Value("tag"), Value(""), Value(0)), (Value("branch"), Value(""), Value(0))
     tags = Tag.objects.filter(project=project).values_list("name", *kinds[0])
     branches = project.branches.filter(deleted_at=None).values_list("name", *kinds[1])
-    newest = Position.objects.filter(branch__project=project, branch__name=project.default_branch).order_by("-number")
-    commits = newest.values_list("commit__sha", Value("commit"), "commit__subject", "number")[:RECENT]
+    newest = positions.newest_of(Branch.objects.filter(project=project, name=project.default_branch), RECENT)
+    commits = newest.values_list("commit__sha", Value("commit"), "commit__subject", "number")
     by_kind: dict[str, list[tuple[str, str, int]]] = defaultdict(list)
     for name, kind, subject, number in branches.union(tags, commits, all=True):
         by_kind[kind].append((name, subject, number))
