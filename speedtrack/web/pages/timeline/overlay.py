@@ -28,16 +28,24 @@ WINDOWS = """
       SELECT (SELECT c.committed_at FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
                WHERE p.branch_id = %(branch)s AND p.number = %(begin)s) AS first,
              (SELECT c.committed_at FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
-               WHERE p.branch_id = %(branch)s AND p.number = %(end)s) AS last)
+               WHERE p.branch_id = %(branch)s AND p.number = %(end)s) AS last),
+         commits AS MATERIALIZED (
+      SELECT c.project_id, array_agg(c.id) AS ids
+        FROM page
+  CROSS JOIN projects_commit c
+       WHERE c.project_id = ANY (%(projects)s)
+         AND c.committed_at BETWEEN coalesce(page.first, '-infinity') AND coalesce(page.last, 'infinity')
+    GROUP BY c.project_id)
     SELECT found.*
-      FROM page
-CROSS JOIN unnest(%(projects)s::bigint[], %(branches)s::bigint[])
+      FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[])
            WITH ORDINALITY AS asked (project_id, branch_id, place)
 CROSS JOIN LATERAL (
         SELECT min(p.number), max(p.number)
-          FROM projects_commit c JOIN projects_position p ON p.commit_id = c.id AND p.branch_id = asked.branch_id
-         WHERE c.project_id = asked.project_id
-           AND c.committed_at BETWEEN coalesce(page.first, '-infinity') AND coalesce(page.last, 'infinity')) found
+          FROM commits c CROSS JOIN LATERAL unnest(c.ids) AS commit (id)
+    CROSS JOIN LATERAL (
+                SELECT number FROM projects_position
+                 WHERE branch_id = asked.branch_id AND commit_id = commit.id OFFSET 0) p
+         WHERE c.project_id = asked.project_id) found
   ORDER BY asked.place
 """
 
