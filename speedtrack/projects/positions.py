@@ -11,7 +11,7 @@ from django.db.models import F, QuerySet, Subquery
 
 from speedtrack.projects.models import Branch, Position
 
-BLOCK = 16  # positions that are read together
+BLOCK = 16  # positions that are read together where several are wanted
 
 
 def heads() -> QuerySet[Position]:
@@ -51,32 +51,43 @@ def newest(branch: str, count: str) -> str:
 
 def last(condition: str, branch: str, first: str, end: str) -> str:
     """A query: ``number`` and ``commit_id`` of the last position ``p`` of a range for which a condition holds."""
+    return one(condition, branch, first, end, "DESC")
+
+
+def first(condition: str, branch: str, first: str, end: str) -> str:
+    """The same of the first one."""
+    return one(condition, branch, first, end, "ASC")
+
+
+def one(condition: str, branch: str, begin: str, end: str, order: str) -> str:
+    """The nearest one of each block, until a block has one. Each block is twice as long as the one before it."""
+    near, far = "(1 << step) - 1", "(1 << step) * 2 - 2"
+    block = (
+        f"({end}) - ({near}) AND p.number >= greatest({begin}, ({end}) - ({far}))"
+        if order == "DESC"
+        else f"least({end}, ({begin}) + {far}) AND p.number >= ({begin}) + ({near})"
+    )
     return f"""SELECT nearest.number, nearest.commit_id
-                 FROM {blocks(first, end, "DESC")}
+                 FROM (SELECT step FROM generate_series(0, 29) AS step
+                        WHERE {near} <= ({end}) - ({begin}) ORDER BY 1) steps
            CROSS JOIN LATERAL (SELECT p.number, p.commit_id FROM projects_position p
-                                WHERE {within(branch, first, end)} AND {condition}
-                             ORDER BY p.number DESC LIMIT 1) nearest
-             ORDER BY block DESC LIMIT 1"""  # noqa: S608 - parts of queries
+                                WHERE p.branch_id = {branch} AND p.number <= {block} AND {condition}
+                             ORDER BY p.number {order} LIMIT 1) nearest
+             ORDER BY step LIMIT 1"""  # noqa: S608 - parts of queries
 
 
 def stretch(branch: str, first: str, end: str, order: str = "ASC") -> str:
-    """A table: ``block``, ``number`` and ``commit_id`` of a range of positions, which must not go far beyond the head.
+    """A table: ``number`` and ``commit_id`` of a range of positions, with the ``block`` of BLOCK that each belongs to.
 
-    With ``ORDER BY block, number`` and LIMIT, only the blocks are read that are needed.
+    With ``ORDER BY block, number`` and LIMIT, only the blocks are read that are needed. The range must not go far
+    beyond the head.
     """
-    return f"""LATERAL (SELECT block, each.* FROM {blocks(first, end, order)}
-                  CROSS JOIN LATERAL (SELECT p.number, p.commit_id FROM projects_position p
-                                       WHERE {within(branch, first, end)} OFFSET 0) each)"""  # noqa: S608
-
-
-def blocks(first: str, end: str, order: str) -> str:
-    """A table of the blocks of a range, in order."""
-    numbers = (
-        f"{first}) / {BLOCK}, ({end}) / {BLOCK}, 1" if order == "ASC" else f"{end}) / {BLOCK}, ({first}) / {BLOCK}, -1"
-    )
-    return f"(SELECT generate_series(({numbers}) AS block ORDER BY 1 {order}) blocks"
-
-
-def within(branch: str, first: str, end: str) -> str:
-    begin, last = f"greatest({first}, block * {BLOCK})", f"least({end}, block * {BLOCK} + {BLOCK - 1})"
-    return f"p.branch_id = {branch} AND p.number BETWEEN {begin} AND {last}"
+    ends, step = ((first, end), 1) if order == "ASC" else ((end, first), -1)
+    blocks = f"generate_series(({ends[0]}) / {BLOCK}, ({ends[1]}) / {BLOCK}, {step})"
+    return f"""LATERAL (SELECT block, each.*
+                          FROM (SELECT {blocks} AS block ORDER BY 1 {order}) blocks
+                    CROSS JOIN LATERAL (
+                               SELECT number, commit_id FROM projects_position
+                                WHERE branch_id = {branch} AND number BETWEEN greatest({first}, block * {BLOCK})
+                                                                  AND least({end}, block * {BLOCK} + {BLOCK - 1})
+                               OFFSET 0) each)"""  # noqa: S608 - parts of queries

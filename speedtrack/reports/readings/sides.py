@@ -41,12 +41,10 @@ NAMED = f"""
       FROM asked a
       JOIN projects_branch b ON b.project_id = a.project_id AND b.name = a.name
  LEFT JOIN LATERAL (
-        SELECT p.commit_id, h.number - p.number AS behind
+        SELECT last.commit_id, h.number - last.number AS behind
           FROM projects_position h
-          JOIN projects_position p
-            ON p.branch_id = h.branch_id AND p.number <= h.number AND p.number > h.number - {REACH}
-         WHERE h.branch_id = b.id AND h.commit_id = b.head_id AND {IS_MEASURED}
-      ORDER BY p.number DESC LIMIT 1) near ON true
+    CROSS JOIN LATERAL ({positions.last(IS_MEASURED, "h.branch_id", f"h.number - {REACH - 1}", "h.number")}) last
+         WHERE h.branch_id = b.id AND h.commit_id = b.head_id) near ON true
      WHERE b.head_id IS NOT NULL
  UNION ALL
     SELECT a.place, CASE WHEN length(a.hash) >= {WHOLE} THEN 0 ELSE 3 END, c.id, 0
