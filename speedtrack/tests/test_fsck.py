@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import connection
+from django.db.models import Model
 
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.mirrors import git
@@ -22,6 +23,7 @@ from speedtrack.runs.scheduling import canary
 from speedtrack.runs.scheduling.canary import FrozenCommit
 from speedtrack.runs.tests.canaries import LEVEL, measure_canary
 from speedtrack.tests import builders
+from speedtrack.tests.plans import rows_of
 from speedtrack.upkeep import fsck
 from speedtrack.web.tests.world import World, slowed, world
 
@@ -129,8 +131,9 @@ def test_a_head_that_the_mirror_lacks(kvd: World) -> None:
 
 def test_a_mirror_that_is_gone(kvd: World) -> None:
     git.mirror_of("kvd").rename(git.mirror_of("other"))
+    Branch.objects.create(project=kvd.project, name="other")
     (fault,) = faults("positions")
-    assert "there is no mirror in" in fault and "the next look at the repository clones it anew" in fault
+    assert "kvd: there is no mirror in" in fault and "the next look at the repository clones it anew" in fault
 
 
 def test_measurements_shown_of_an_attempt_that_did_not_end_well(kvd: World) -> None:
@@ -376,3 +379,15 @@ def test_tables_are_read_in_chunks_without_gaps(kvd: World, monkeypatch: pytest.
     covered = [pk for ids in fsck.chunks(Attempt, size) for pk in range(ids["first"], ids["last"] + 1)]
     assert set(covered) >= set(Attempt.objects.values_list("pk", flat=True)) and len(set(covered)) == len(covered)
     assert all(ids["last"] - ids["first"] < size for ids in fsck.chunks(Attempt, size))
+
+
+@pytest.mark.parametrize("statement", ["ACCEPTANCE", "EVENTS", "SUMMARIES"])
+def test_a_chunk_reads_only_its_own_rows_of_each_table(kvd: World, statement: str) -> None:
+    model: type[Model] = {"ACCEPTANCE": Attempt, "EVENTS": Run, "SUMMARIES": Measurement}[statement]
+    ids = list(model._default_manager.order_by("pk").values_list("pk", flat=True))
+    with connection.cursor() as cursor:  # otherwise small tables are joined row by row
+        cursor.execute("SET LOCAL enable_nestloop = off; SET LOCAL enable_mergejoin = off")
+    one, all_rows = (
+        rows_of(getattr(fsck, statement), {"first": first, "last": ids[-1]}) for first in (ids[-1], ids[0])
+    )
+    assert one < all_rows / 3

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import connection
 
 from speedtrack.alerts.lines import lines
-from speedtrack.alerts.lines.lines import Around, Stretch, TrialPoint
+from speedtrack.alerts.lines.trials import Around, Stretch, TrialLine, trial_lines
 from speedtrack.projects import positions
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
@@ -67,17 +67,17 @@ class Window:
 
     series: Series
     branch: Branch
-    points: Sequence[TrialPoint]
+    points: TrialLine
     commits: frozenset[int]
 
-    @property
+    @cached_property
     def new(self) -> list[int]:
         """The indices of the new points."""
-        return [i for i, point in enumerate(self.points) if point.commit_id in self.commits]
+        return [i for i, commit in enumerate(self.points.commits) if commit in self.commits]
 
-    @cached_property
+    @property
     def values(self) -> list[float]:
-        return [point.value for point in self.points]
+        return self.points.values
 
 
 def windows_since(news: Sequence[tuple[Series, datetime]]) -> list[Window]:
@@ -137,20 +137,20 @@ def distinct_windows(groups: Sequence[list[NewPoints]]) -> list[Window]:
 
 def read_windows(news: Sequence[NewPoints]) -> list[Window]:
     stretches = [Stretch(new.series.pk, new.branch.pk, new.positions[0], new.positions[-1]) for new in news]
-    points = lines.trial_points(stretches, Around(before=BEFORE, after=AHEAD))
+    points = trial_lines(stretches, Around(before=BEFORE, after=AHEAD))
     return [
         Window(new.series, new.branch, of_line, frozenset(new.commits))
         for new, of_line in zip(news, points, strict=True)
     ]
 
 
-def points_around(series: Series, branch: Branch, position: int) -> Sequence[TrialPoint]:
+def points_around(series: Series, branch: Branch, position: int) -> TrialLine:
     """The points that judge a change at a position of a branch."""
     return points_of_each([series], branch, position)[0]
 
 
-def points_of_each(series: Iterable[Series], branch: Branch, position: int) -> list[Sequence[TrialPoint]]:
-    """The same of several series, by one statement."""
+def points_of_each(series: Iterable[Series], branch: Branch, position: int) -> list[TrialLine]:
+    """The same of several series, by few statements."""
     return [window.points for window in read_windows([NewPoints(pk, branch, (position,), ()) for pk in series])]
 
 
@@ -167,7 +167,7 @@ def same_lines(pairs: Sequence[tuple[Window, NewPoints]]) -> set[NewPoints]:
         "series": [window.series.pk for window, _ in pairs],
         "branches": [window.branch.pk for window, _ in pairs],
         "firsts": [candidate.positions[-1] for _, candidate in pairs],
-        "lasts": [max(window.points[-1].position, candidate.positions[-1]) for window, candidate in pairs],
+        "lasts": [max(window.points.positions[-1], candidate.positions[-1]) for window, candidate in pairs],
         "others": [candidate.branch.pk for _, candidate in pairs],
     }
     with connection.cursor() as cursor:
@@ -176,7 +176,7 @@ def same_lines(pairs: Sequence[tuple[Window, NewPoints]]) -> set[NewPoints]:
     same = set()
     for at, is_complete, goes_on in rows:
         window, candidate = pairs[at - 1]
-        after = sum(point.position >= candidate.positions[-1] for point in window.points)
+        after = sum(position >= candidate.positions[-1] for position in window.points.positions)
         if not goes_on or (is_complete and after > AHEAD):
             same.add(candidate)
     return same

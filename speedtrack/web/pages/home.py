@@ -31,6 +31,7 @@ from speedtrack.web.pages.running.machines import Health
 
 WINDOW = 60  # commits of the default branch that the trend shows
 LISTED_CHANGES = 10
+LISTED_TRENDS = 60  # benchmarks of a project that is alone: its own page has the others
 MOST_RUNS = 200  # of a project on a machine that are counted: however many wait, they are read from an index
 # How far each machine measured the newest commits of each branch, and the newest one that it measured. Of a machine
 # without a runner, the metric that most of its series have.
@@ -164,6 +165,11 @@ class Card:
     @property
     def fresh(self) -> bool:
         return self.lag == 0
+
+    @property
+    def listed(self) -> list[Trend]:
+        """The first of its trends, which have a row each."""
+        return self.trends[:LISTED_TRENDS]
 
     @property
     def behind(self) -> float | None:

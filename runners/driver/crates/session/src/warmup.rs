@@ -96,9 +96,10 @@ pub fn run(
     };
     let mut search = SteadinessSearch::new(phase.warmup, most, job.slice_ns);
     let mut left = measured(Duration::from_nanos(SETTLING_SLICES * job.slice_ns)).into_iter();
-    let (mut number, mut over, mut last) = (0, false, None);
+    let (mut number, mut over, mut last, mut cut) = (0, false, None, None);
     let mut next_stage = |outcome: Option<Outcome>| {
         if let (false, Some(outcome)) = (over, &outcome) {
+            cut = outcome.cut.clone();
             search.add(outcome);
         }
         if let (false, Some(slices)) = (over, search.next_stretch()) {
@@ -110,7 +111,10 @@ pub fn run(
         left.next()
     };
     traffic.run_from(job, &mut next_stage, watcher)?;
-    Ok((last.expect("there is a stage"), search.end()))
+    match cut {
+        Some(cut) => Err(cut.failure),
+        None => Ok((last.expect("there is a stage"), search.end())),
+    }
 }
 
 #[cfg(test)]

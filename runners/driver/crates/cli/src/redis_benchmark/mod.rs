@@ -19,7 +19,6 @@ use clap::Command;
 use crate::arguments::{self, Parsed};
 use engine::job::{Job, Window};
 use engine::node::{self, Node};
-use engine::total::Total;
 use engine::{cluster, workers};
 use generator::keys::KeyOrder;
 use generator::values::ValuePool;
@@ -139,7 +138,7 @@ fn measure(
     let outcome = workers::run(&Resp::of(&test.script), &job, &stages, &mut |progress| {
         printer.progress(&test.title, progress)
     })?;
-    printer.result(options, test, &Total::of(&outcome))
+    printer.result(options, test, outcome)
 }
 
 /// The load of `script`, called `name`, on `nodes`, as `options` ask for it.
@@ -169,5 +168,6 @@ pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Jo
         interval_slices: None,
         allow_errors: false,
         verify: None,
+        recovery: None,
     }
 }
