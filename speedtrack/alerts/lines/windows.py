@@ -29,11 +29,11 @@ AHEAD = DEFAULT.before + int(AFTER[-1]) + REFINE  # after the newest new one: th
 NEW_POINTS = lines.sql("""
     SELECT s.at, p.branch_id, p.number, p.commit_id
       FROM unnest(%(series)s::bigint[], %(since)s::timestamptz[]) WITH ORDINALITY AS s (id, since, at)
-      JOIN projects_position p
-        ON p.commit_id = ANY (ARRAY(
-               SELECT m.commit_id FROM runs_measurement m
-                WHERE m.series_id = s.id AND IS_POINT
-                  AND m.attempt_id = ANY (ARRAY(SELECT a.id FROM runs_attempt a WHERE a.ended_at >= s.since))))
+CROSS JOIN LATERAL (
+        SELECT DISTINCT m.commit_id AS id FROM runs_measurement m
+         WHERE m.series_id = s.id AND IS_POINT
+           AND m.attempt_id = ANY (ARRAY(SELECT a.id FROM runs_attempt a WHERE a.ended_at >= s.since)) OFFSET 0) c
+CROSS JOIN LATERAL (SELECT * FROM projects_position WHERE commit_id = c.id OFFSET 0) p
       JOIN projects_branch b ON b.id = p.branch_id AND b.deleted_at IS NULL
   ORDER BY s.at, p.branch_id, p.number
 """)
