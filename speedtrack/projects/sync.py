@@ -35,6 +35,16 @@ UPDATE projects_branch b SET head_id = c.id, deleted_at = NULL
  WHERE b.id = path.branch
 RETURNING b.id, b.head_id
 """
+# The commits that only deleted branches have.
+LOST = """
+SELECT c.sha
+  FROM (SELECT s.line_id, coalesce(max(s.last) FILTER (WHERE b.deleted_at IS NULL), -1) AS last
+          FROM projects_branch b JOIN projects_segment s ON s.branch_id = b.id
+         WHERE b.project_id = %s
+         GROUP BY s.line_id HAVING bool_or(b.deleted_at IS NOT NULL)) line
+  JOIN projects_place p ON p.line_id = line.line_id AND p.number > line.last
+  JOIN projects_commit c ON c.id = p.commit_id
+"""
 
 
 @dataclass(frozen=True)
@@ -223,9 +233,10 @@ def mark_unreachable(project: Project, removed: set[str]) -> None:
     """
     commits = Commit.objects.filter(project=project)
     unreachable = commits.filter(unreachable_since__isnull=False)
-    lost = commits.filter(positions__branch__deleted_at__isnull=False).exclude(positions__branch__deleted_at=None)
     unreachable_shas = set(unreachable.values_list("sha", flat=True))
-    candidates = removed | unreachable_shas | set(lost.values_list("sha", flat=True))
+    with connection.cursor() as cursor:
+        cursor.execute(LOST, [project.pk])
+        candidates = removed | unreachable_shas | {sha for (sha,) in cursor.fetchall()}
     gone = git.unreachable(project.slug, candidates) if candidates else set()
     commits.filter(sha__in=gone - unreachable_shas).update(unreachable_since=Now())
     unreachable.filter(sha__in=unreachable_shas - gone).update(unreachable_since=None)
