@@ -74,10 +74,10 @@ class Spot(NamedTuple):
 
 
 class NewHistory(NamedTuple):
-    """``kept`` of a branch's former positions stay, ``count`` new ones follow, and the commits ``removed`` left it."""
+    """``kept`` of a branch's former positions stay, ``new`` ones follow, and the commits ``removed`` left it."""
 
     kept: int
-    count: int
+    new: int
     removed: list[str]
 
 
@@ -296,7 +296,7 @@ def layout_of(project: Project, shas: Iterable[str]) -> Layout:
 
 
 def spots_of(project: Project, shas: Iterable[str]) -> dict[str, Spot]:
-    spots = {}
+    spots: dict[str, Spot] = {}
     with connection.cursor() as cursor:
         for block in blocks(sha for sha in shas if sha):
             cursor.execute(SPOTS, [project.pk, block])

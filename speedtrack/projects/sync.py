@@ -49,7 +49,7 @@ SELECT c.sha
 
 @dataclass(frozen=True)
 class BranchChange:
-    """What one fetch changed of a branch: ``kept`` of its positions stay, and ``count`` new ones follow them.
+    """What one fetch changed of a branch: ``kept`` of its positions stay, and ``new`` ones follow them.
 
     ``removed``: the ids of the commits that left it, oldest first. ``first``: the branch is fetched for the first time,
     so its whole history is new. ``moved``: it has another head, was deleted, or is back.
@@ -57,7 +57,7 @@ class BranchChange:
 
     branch: Branch
     kept: int = 0
-    count: int = 0
+    new: int = 0
     removed: Sequence[str] = ()
     first: bool = False
     moved: bool = False
@@ -65,7 +65,7 @@ class BranchChange:
     @property
     def added(self) -> QuerySet[Commit]:
         """Its new commits."""
-        positions = self.branch.positions.filter(number__gte=self.kept, number__lt=self.kept + self.count)
+        positions = self.branch.positions.filter(number__gte=self.kept, number__lt=self.kept + self.new)
         return Commit.objects.filter(project=self.branch.project_id, pk__in=positions.values("commit"))
 
 

@@ -117,8 +117,8 @@ def plan_changes(project: Project, moved: Sequence[BranchChange], tagged: set[st
         planning.demote_former_heads(project)
     plans = planning.Plans()
     for change in moved:
-        if change.count or change.removed:
-            begin = f"{change.branch}: {change.count} new, {len(change.removed)} gone,"
+        if change.new or change.removed:
+            begin = f"{change.branch}: {change.new} new, {len(change.removed)} gone,"
             counts[begin] = plan_change(change, plans)
     if new := choosing.plan_new_tags(project, tagged):
         counts["new tags:"] = new
