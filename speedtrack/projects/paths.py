@@ -275,11 +275,13 @@ def forget(project: Project, branches: Sequence[Branch]) -> dict[int, list[str]]
 
 
 def lay(branch: Branch, commits: Sequence[Commit]) -> None:
-    """Let these rows follow the last commit of a branch, without a look at a repository; the head is not changed."""
+    """Let these rows follow the last commit of a branch, without a look at a repository. Its head is the last one."""
     newest = branch.positions.order_by("-number").values_list("commit__sha", flat=True).first()
     shas = [*([newest] if newest else []), *(commit.sha for commit in commits)]
     if commits:
         store(branch.project, {branch: shas[-1]}, {shas[0]: ""} | {sha: parent for parent, sha in pairwise(shas)})
+        branch.head = commits[-1]
+        branch.save(update_fields=["head"])
 
 
 def layout_of(project: Project, shas: Iterable[str]) -> Layout:
@@ -335,12 +337,13 @@ def write(
     old_lines, new_lines = ({line for _, line, *_ in segments} for segments in (old, new))
     Line.objects.bulk_create([Line(pk=line, project=project) for line in {line for line, *_ in places} - old_lines])
     with connection.cursor() as cursor:
-        cursor.execute(ENDED, columns(old - new, 4)[:2])
-        cursor.execute(CUT, columns(cut.items(), 2))
+        run(cursor, ENDED, [segment[:2] for segment in old - new])
+        run(cursor, CUT, cut.items())
         for block in blocks(places):
-            cursor.execute(PLACED, [*columns(block, 3), project.pk])
-        cursor.executemany(TAKEN, takes)
-        cursor.execute(BEGUN, columns(new - old, 4))
+            run(cursor, PLACED, block, project.pk)
+        for take in takes:
+            cursor.execute(TAKEN, take)
+        run(cursor, BEGUN, new - old)
     Line.objects.filter(pk__in=(old_lines | {line for line, *_ in places}) - new_lines).delete()
 
 
@@ -348,8 +351,10 @@ def segments_in(paths: Mapping[int, Path]) -> set[tuple[int, int, int, int]]:
     return {(branch, *stretch) for branch, path in paths.items() for stretch in path}
 
 
-def columns(rows: Iterable[tuple[Any, ...]], count: int) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(count)]
+def run(cursor: Any, statement: str, rows: Collection[tuple[Any, ...]], *parameters: Any) -> None:
+    """Execute a statement whose first parameters are the columns of these rows, if there are any."""
+    if rows:
+        cursor.execute(statement, [*map(list, zip(*rows, strict=True)), *parameters])
 
 
 def blocks(rows: Iterable[Any]) -> Iterator[list[Any]]:

@@ -53,8 +53,6 @@ def branch_as_fetched(request: TrackingRequest, count: int, within_s: float | No
     commits = Commit.objects.bulk_create([Commit(project=project, **vars(fetched_commit)) for fetched_commit in newest])
     branch = project.branches.get()
     paths.lay(branch, commits)
-    branch.head = commits[-1]
-    branch.save(update_fields=["head"])
     return branch
 
 
