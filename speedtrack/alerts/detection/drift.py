@@ -26,6 +26,7 @@ from speedtrack.alerts.pairs.brackets import positions_of
 from speedtrack.alerts.pairs.pairing import measured_runs, sample_pairs
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Direction
+from speedtrack.projects.positions import stretch
 from speedtrack.runs.models import Series
 from speedtrack.stats.changes import drift
 from speedtrack.stats.changes.drift import LEVEL, Drift
@@ -41,9 +42,10 @@ LEFT_STANDING = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE, *ChangePoint.
 
 BEST_LEVEL = "its best level"
 BEST = "SELECT series_id, branch_id, commit_id, level FROM alerts_bestlevel WHERE series_id = ANY (%(series)s)"
+BEGIN = "greatest(place.begin, place.number - %(reach)s)"
 # The places on a branch with which its head is compared, and the last clean points of the series up to each, newest
 # first. The places of a head are looked up once for all series: only the best level is each series' own.
-REFERENCES = lines.sql("""
+REFERENCES = lines.sql(f"""
     WITH line AS (
         SELECT * FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(heads)s::bigint[], %(best)s::bigint[],
                              %(begins)s::int[]) WITH ORDINALITY AS s (series_id, branch_id, head_id, best_id, begin, at)
@@ -58,16 +60,17 @@ REFERENCES = lines.sql("""
             (SELECT tag.name::text, p.number
                FROM projects_tag tag
                JOIN projects_commit c ON c.project_id = tag.project_id AND c.sha = tag.sha
-               JOIN projects_position p
-                 ON p.branch_id = head.branch_id AND p.commit_id = c.id AND p.number < head.number
-              WHERE tag.project_id = head.project_id
+         CROSS JOIN LATERAL (SELECT number FROM projects_position
+                              WHERE branch_id = head.branch_id AND commit_id = c.id OFFSET 0) p
+              WHERE tag.project_id = head.project_id AND p.number < head.number
            ORDER BY p.number DESC, tag.id DESC LIMIT 1)
             UNION ALL
             SELECT age.days || ' days before', older.number
               FROM unnest(%(ages)s::int[]) AS age (days), LATERAL (
                        SELECT p.number
                          FROM projects_commit c
-                         JOIN projects_position p ON p.branch_id = head.branch_id AND p.commit_id = c.id
+                   CROSS JOIN LATERAL (SELECT number FROM projects_position
+                                        WHERE branch_id = head.branch_id AND commit_id = c.id OFFSET 0) p
                         WHERE c.project_id = head.project_id AND p.number < head.number
                           AND c.committed_at <= head.committed_at - make_interval(days => age.days)
                      ORDER BY c.committed_at DESC, p.number DESC LIMIT 1) older) place
@@ -82,15 +85,13 @@ REFERENCES = lines.sql("""
       FROM place, LATERAL (
                SELECT array_agg(number) AS numbers, array_agg(commit_id) AS commits, array_agg(value) AS values
                  FROM (SELECT p.number, p.commit_id, m.value
-                         FROM projects_position p, LATERAL (
+                         FROM {stretch("place.branch_id", BEGIN, "place.number", "DESC")} p, LATERAL (
                                   SELECT value FROM runs_measurement m
                                    WHERE m.series_id = place.series_id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
                                 ORDER BY m.id DESC LIMIT 1) m
-                        WHERE p.branch_id = place.branch_id AND p.number <= place.number
-                          AND p.number >= greatest(place.begin, place.number - %(reach)s)
-                     ORDER BY p.number DESC LIMIT %(count)s) points) last
+                     ORDER BY p.block DESC, p.number DESC LIMIT %(count)s) points) last
      WHERE cardinality(last.numbers) >= %(fewest)s
-""")
+""")  # noqa: S608 - constants
 
 
 @dataclass(frozen=True)

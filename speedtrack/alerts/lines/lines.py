@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 from django.db.models import QuerySet
 
+from speedtrack.projects import positions
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Measurement, Samples
 from speedtrack.stats.summary import summarize
@@ -29,7 +30,7 @@ def sql(query: str) -> str:
     point = "m.accepted AND NOT m.paired"
     clean = f"{point} AND m.flags = '{{}}'"
     at_position = "m.series_id = s.id AND m.commit_id = p.commit_id"
-    is_measured = f"EXISTS (SELECT FROM runs_measurement m WHERE {at_position} AND {clean})"
+    is_measured = f"EXISTS (SELECT FROM runs_measurement m WHERE {at_position} AND {clean} OFFSET 0)"
     return query.replace("IS_POINT", point).replace("IS_CLEAN_POINT", clean).replace("IS_MEASURED", is_measured)
 
 
@@ -49,9 +50,8 @@ CROSS JOIN LATERAL (
 """)
 # One row per stretch: the position and the commit of each sample, and its value, in commit order. Lateral subqueries,
 # so that PostgreSQL looks up each commit rather than read whole series. A series with fewer points than are wanted is
-# searched back to its first one, not to the root of the branch. Its first one: "+ 0", or PostgreSQL would look for the
-# smallest number from the root on.
-TRIALS = sql("""
+# searched back to its first one, not to the root of the branch.
+TRIALS = sql(f"""
     SELECT s.at, found.*
       FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
            WITH ORDINALITY AS s (id, branch_id, first, last, at)
@@ -60,24 +60,29 @@ CROSS JOIN LATERAL (
                       WHERE m.series_id = s.id AND IS_CLEAN_POINT LIMIT %(before)s) AS commits OFFSET 0) AS few
 CROSS JOIN LATERAL (
         SELECT CASE WHEN cardinality(few.commits) < %(before)s
-                    THEN (SELECT min(p.number + 0) FROM projects_position p
-                           WHERE p.branch_id = s.branch_id AND p.commit_id = ANY (few.commits))
-                    ELSE 0 END AS number OFFSET 0) AS lowest
+                    THEN (SELECT min(p.number)
+                            FROM unnest(few.commits) AS each (id)
+                      CROSS JOIN LATERAL (SELECT number FROM projects_position
+                                           WHERE branch_id = s.branch_id AND commit_id = each.id OFFSET 0) p)
+                    ELSE 0 END AS lowest,
+               head, least(s.last, head) + 1 AS after
+          FROM (SELECT {positions.head("s.branch_id")} AS head OFFSET 0) newest OFFSET 0) AS branch
 CROSS JOIN LATERAL (
         SELECT array_agg(number), array_agg(commit_id), array_agg(value)
           FROM (SELECT near.number, near.commit_id, t.value
                   FROM (
-                    (SELECT p.number, p.commit_id FROM projects_position p
-                      WHERE p.branch_id = s.branch_id AND p.number >= lowest.number AND p.number < s.first
-                        AND IS_MEASURED
-                   ORDER BY p.number DESC LIMIT %(before)s)
+                    (SELECT p.number, p.commit_id
+                       FROM {positions.stretch("s.branch_id", "branch.lowest", "s.first - 1", "DESC")} p
+                      WHERE IS_MEASURED
+                   ORDER BY p.block DESC, p.number DESC LIMIT %(before)s)
                     UNION ALL
                     (SELECT p.number, p.commit_id FROM projects_position p
                       WHERE p.branch_id = s.branch_id AND p.number BETWEEN s.first AND s.last)
                     UNION ALL
-                    (SELECT p.number, p.commit_id FROM projects_position p
-                      WHERE p.branch_id = s.branch_id AND p.number > s.last AND IS_MEASURED
-                   ORDER BY p.number LIMIT %(after)s)) near
+                    (SELECT p.number, p.commit_id
+                       FROM {positions.stretch("s.branch_id", "branch.after", "branch.head")} p
+                      WHERE IS_MEASURED
+                   ORDER BY p.block, p.number LIMIT %(after)s)) near
             CROSS JOIN LATERAL (
                     SELECT m.id, m.value FROM runs_measurement m
                      WHERE m.series_id = s.id AND m.commit_id = near.commit_id AND IS_CLEAN_POINT OFFSET 0) m
@@ -85,9 +90,9 @@ CROSS JOIN LATERAL (
                     SELECT r.values, r.flagged FROM runs_samples r WHERE r.measurement_id = m.id OFFSET 0) r ON true
             CROSS JOIN LATERAL unnest(coalesce(r.values, ARRAY[m.value])) WITH ORDINALITY AS t(value, place)
                  WHERE t.value > '-Infinity' AND t.value < 'Infinity'
-                   AND t.place - 1 <> ALL (coalesce(r.flagged, '{}'))
+                   AND t.place - 1 <> ALL (coalesce(r.flagged, '{{}}'))
               ORDER BY near.number, m.id, t.place) ordered) found
-""")
+""")  # noqa: S608 - constants
 
 
 def point_measurements() -> QuerySet[Measurement]:

@@ -14,6 +14,7 @@ from django.db import connection
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.lines import Around, Stretch, TrialPoint
+from speedtrack.projects import positions
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.stats.changes.changepoint import DEFAULT, REFINE
@@ -38,18 +39,16 @@ NEW_POINTS = lines.sql("""
 """)
 # How far each branch is the same as the one of a window, up to the window's last point; and whether the series has
 # clean points on the branch after that place.
-SHARED = lines.sql("""
+IS_SHARED = """EXISTS (SELECT FROM projects_position o
+                        WHERE o.branch_id = s.other_id AND o.commit_id = p.commit_id OFFSET 0)"""
+SHARED = lines.sql(f"""
     SELECT s.at, same.number = s.last,
            EXISTS (SELECT FROM projects_position p
                     WHERE p.branch_id = s.other_id AND p.number > same.number AND IS_MEASURED)
       FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[],
                   %(others)s::bigint[]) WITH ORDINALITY AS s (id, branch_id, first, last, other_id, at)
-CROSS JOIN LATERAL (
-        SELECT q.number FROM projects_position q
-         WHERE q.branch_id = s.branch_id AND q.number BETWEEN s.first AND s.last
-           AND EXISTS (SELECT FROM projects_position p WHERE p.branch_id = s.other_id AND p.commit_id = q.commit_id)
-      ORDER BY q.number DESC LIMIT 1) same
-""")
+CROSS JOIN LATERAL ({positions.last(IS_SHARED, "s.branch_id", "s.first", "s.last")}) same
+""")  # noqa: S608 - constants
 
 
 @dataclass(frozen=True)
