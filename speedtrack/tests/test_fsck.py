@@ -13,7 +13,7 @@ from django.db.models import Model
 
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.mirrors import git
-from speedtrack.projects.models import Branch, Commit, Position
+from speedtrack.projects.models import Branch, Commit, Line, Place, Position, Segment
 from speedtrack.retention.tests.ages import let_pass, measure_fully, prune
 from speedtrack.runs.models import Attempt, Canary, LogChunk, Measurement, Result, Run, Samples, Series, Trial
 from speedtrack.runs.planning import pushes
@@ -87,14 +87,13 @@ def test_it_says_what_it_looked_at(kvd: World) -> None:
 
 
 def swap_positions() -> None:
-    first, second = Position.objects.order_by("number")[1:3]
-    Position.objects.filter(pk=first.pk).update(number=99)
-    Position.objects.filter(pk=second.pk).update(number=first.number)
-    Position.objects.filter(pk=first.pk).update(number=second.number)
+    first, second = Place.objects.order_by("number")[1:3]
+    for place, number in ((first, 99), (second, first.number), (first, second.number)):
+        Place.objects.filter(commit=place.commit_id).update(number=number)
 
 
 def lose_last_position() -> None:
-    Position.objects.order_by("-number").first().delete()
+    Place.objects.order_by("-number")[:1].get().delete()
 
 
 def add_position() -> None:
@@ -107,7 +106,8 @@ def add_position() -> None:
         committed_at="2026-01-01T00:00Z",
         subject="s",
     )
-    Position.objects.create(branch=Branch.objects.get(), commit=stranger, number=4)
+    Place.objects.create(line=Line.objects.get(), commit=stranger, number=4)
+    Segment.objects.update(last=4)
 
 
 @pytest.mark.parametrize("spoil", [swap_positions, lose_last_position, add_position])
@@ -335,9 +335,9 @@ def test_open_changes_whose_commits_left_the_branch(kvd: World) -> None:
     alert = Alert.objects.create(project=kvd.project, status="confirmed", **place)
     assert faults("changes") == []
     other = Branch.objects.create(project=kvd.project, name="other")
-    for number, one in enumerate((before, commit)):
-        Position.objects.create(branch=other, commit=one, number=number)
-    Position.objects.filter(branch=branch, commit=commit).delete()
+    segment = Segment.objects.get(branch=branch)
+    Segment.objects.create(branch=other, line=segment.line, first=0, last=segment.last)
+    Segment.objects.filter(branch=branch).update(last=segment.last - 1)
     assert faults("changes") == [], "another branch has them"
     Branch.objects.filter(pk=other.pk).update(deleted_at="2026-01-01T00:00Z")
     first, second = faults("changes")
