@@ -206,7 +206,7 @@ def stored_heads(project: Project) -> list[str]:
 def store_since(project: Project, heads: Mapping[Branch, str], former: Iterable[str]) -> dict[Branch, NewHistory]:
     """Store the histories of these branches from the former heads on. Raises Unplaced if they go on from elsewhere."""
     first_parents = git.new_first_parents(project.slug, heads.values(), former)
-    add_commits(project, first_parents)
+    add_commits(project, reversed(first_parents))  # oldest first
     return paths.store(project, heads, first_parents)
 
 

@@ -91,7 +91,9 @@ def test_the_relation_is_the_histories_after_any_pushes(project: Project, looks:
 def make_rows(project: Project, shas: Iterable[str]) -> list[Commit]:
     moment = {"authored_at": "2026-01-01T00:00Z", "committed_at": "2026-01-01T00:00Z"}
     rows = [Commit(project=project, sha=sha, **moment) for sha in shas]
-    return Commit.objects.bulk_create(rows, ignore_conflicts=True)
+    Commit.objects.bulk_create(rows, ignore_conflicts=True)
+    stored_rows = {commit.sha: commit for commit in project.commits.all()}
+    return [stored_rows[row.sha] for row in rows]
 
 
 def test_many_branches_store_their_own_part_only(project: Project, repository: Repository) -> None:
