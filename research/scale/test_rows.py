@@ -70,7 +70,8 @@ def rows_by_page(extents: Mapping[str, ShapeExtent]) -> dict[str, list[Reading]]
 def visits() -> Iterator[tuple[str, partial[object]]]:
     """The name of each page, and how it is got: by a visitor if it needs no account."""
     visitor, operator = client_of(None), client_of("")
-    for name, part in PARTS.items():
+    for name in SHAPES["kind"]:
+        part = PARTS[name]
         member = client_of(part.person) if part.person else visitor
         for page in pages_of_projects(Subject(part.slug, part.slug)):
             if page.addresses:

@@ -75,6 +75,9 @@ class History:
     def place(self, branch: Branch, commits: Iterable[Commit], first: int = 0) -> None:
         rows = [Position(branch=branch, commit=commit, number=first + i) for i, commit in enumerate(commits)]
         Position.objects.bulk_create(rows, batch_size=5000)
+        if rows:
+            branch.head = rows[-1].commit
+            branch.save(update_fields=["head"])
 
     def fork(self, name: str, commits: Iterable[Commit]) -> Branch:
         """Another branch that begins with these commits of the first one."""

@@ -88,7 +88,7 @@ def add_branches(tracked: TrackedLine, count: int) -> None:
     from speedtrack.projects.models import Branch, Position
 
     for k in range(count):
-        branch = Branch.objects.create(project=tracked.project, name=f"branch-{k}")
+        branch = Branch.objects.create(project=tracked.project, name=f"branch-{k}", head=tracked.commits[-1])
         Position.objects.bulk_create(
             Position(branch=branch, commit=commit, number=i) for i, commit in enumerate(tracked.commits)
         )

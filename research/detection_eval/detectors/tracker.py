@@ -121,6 +121,8 @@ class TrackedLine:
         Position.objects.bulk_create(
             Position(branch=self.branch, commit=commit, number=i) for i, commit in enumerate(commits)
         )
+        self.branch.head = commits[-1]
+        self.branch.save(update_fields=["head"])
         return commits
 
     def write_attempts_of_all(self) -> list[Attempt]:

@@ -59,8 +59,9 @@ def make_branches(story: Story, count: int) -> None:
     """Branches of releases, each left where it began, with its tag."""
     length = len(story.commits)
     for number in range(1, count + 1):
-        branch = Branch.objects.create(project=story.project, name=f"{number}.0")
         head = length * number // (count + 1)
+        newest = int(story.commits[head - 1])
+        branch = Branch.objects.create(project=story.project, name=f"{number}.0", head_id=newest)
         place(branch, story, head)
         Tag.objects.create(project=story.project, name=f"{number}.0.0", sha=story.shas[head - 1])
 

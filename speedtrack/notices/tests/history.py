@@ -45,6 +45,8 @@ class History:
             subject=subject or f"Commit {number}",
         )
         Position.objects.create(branch=self.branch, commit=commit, number=number)
+        self.branch.head = commit
+        self.branch.save(update_fields=["head"])
         return commit
 
     def series(self, benchmark: str = "get-p1", metric: str = CPU) -> Series:
