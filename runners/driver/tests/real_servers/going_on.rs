@@ -156,6 +156,24 @@ fn begin_migration(from: &Redis, to: &Redis) -> String {
 }
 
 #[test]
+fn the_front_end_follows_slots_that_move() {
+    let nodes = cluster();
+    let driver = Driver::start(&format!(
+        "redis-benchmark --cluster -t set -r 100000 -n 400000 --rps 20000 -c 6 -q -p {}",
+        nodes[0].port
+    ));
+    wait_until("the driver does not begin", || nodes[..3].iter().all(|node| node.calls("set") > 100));
+    let slot = begin_migration(&nodes[0], &nodes[1]);
+    wait_until("nothing is asked for behind ASKING", || nodes[1].calls("asking") > 0);
+    for node in [&nodes[1], &nodes[0]] {
+        node.cli(&["cluster", "setslot", &slot, "node", &id(&nodes[1])]);
+    }
+    let (table, status, message) = driver.end();
+    assert_eq!((status, message.as_str()), (Some(0), ""));
+    assert!(table.contains("SET: ") && !table.contains("cut short"), "{table}");
+}
+
+#[test]
 fn a_cluster_changes_under_load() {
     let mut nodes = cluster();
     let words = "run -t set -c 6 --threads 2 -P 2 --duration 600 --warmup 0 --json --cluster";
