@@ -107,7 +107,7 @@ fn attempts_have_a_limit() {
     let (table, status, message) = driver.end();
     assert_eq!(status, Some(1), "{message}");
     assert!(
-        message.contains("a connection was lost, and 3 attempts failed: cannot connect to tcp:"),
+        message.contains("a connection was lost, and not opened again (attempts: 3): cannot connect to tcp:"),
         "{message}"
     );
     assert!(table.contains("! cut short after ") && table.contains("not recovered"), "{table}");
