@@ -215,5 +215,5 @@ def databases(**urls: str) -> Iterator[None]:
 
 def forget_rows() -> None:
     """What a process remembers of rows by their numbers, which are those of others in another database."""
-    for remembered in (storing.definition_of, jobs.sections_of, jobs.members_of):
+    for remembered in (storing.definition_of, jobs.sections_of, jobs.members_of, jobs.usual_benchmarks):
         remembered.cache_clear()

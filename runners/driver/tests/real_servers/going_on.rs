@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::machine::{OURS, Redis, output, said};
+use crate::support::heed;
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
@@ -22,6 +23,7 @@ impl Driver {
     fn start(words: &str) -> Driver {
         let mut command = Command::new(OURS);
         command.args(words.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
+        heed(&mut command, libc::SIGINT);
         Driver(Some(command.spawn().unwrap()))
     }
 

@@ -13,6 +13,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -20,6 +21,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// Let the program that `command` starts heed `signal`: a shell's job in the background ignores SIGINT, and so would all that
+/// the tests of such a job start.
+pub fn heed(command: &mut Command, signal: libc::c_int) {
+    let heed = move || {
+        // SAFETY: signal() may be called between fork and exec.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: it calls nothing but signal().
+    unsafe { command.pre_exec(heed) };
+}
 
 /// How the server answers commands other than AUTH and INFO.
 #[derive(Clone, Copy, PartialEq, Eq)]
