@@ -47,6 +47,11 @@ def of_tcl(name: str) -> Peer:
     return Peer(name, f"src/{program}", tests, r"^\[ok\]: (.+) \(\d+ ms\)$", r"^\[(?:err|exception)\]: (.+)$")
 
 
+def of_rltest(result: str) -> str:
+    """RLTest says a test's name and later its result, and between them what the test has printed, behind tabs."""
+    return rf"^(\w+:\w+):?\s*\n(?:\t(?!\[).*\n|\n)*\t\[{result}\]"
+
+
 PEERS = (
     of_tcl("redis"),
     of_tcl("valkey"),
@@ -54,8 +59,8 @@ PEERS = (
         "memtier",
         "memtier_benchmark",
         ("tests/run_tests.sh",),
-        r"^\s*(\w+:?\w+)\s*(?:\n\t.*)*\s\[PASS\]",
-        r"^\s*(\w+:?\w+)\s*(?:\n\t.*)*\s\[FAIL\]",
+        of_rltest("PASS"),
+        of_rltest("FAIL"),
         tls=(),
     ),
 )
@@ -73,7 +78,7 @@ class Outcome:
 
 def outcome(peer: Peer, text: str) -> Outcome:
     """The tests that the output ``text`` of a suite names, by how they ended."""
-    plain = COLOURS.sub("", text).replace("\r", "\n")
+    plain = COLOURS.sub("", text).replace("\r\n", "\n")
     passed = re.findall(peer.passed, plain, re.MULTILINE)
     failed = re.findall(peer.failed, plain, re.MULTILINE)
     return Outcome(tuple(dict.fromkeys(passed)), tuple(dict.fromkeys(failed)))
@@ -120,12 +125,12 @@ def measured(peer: Peer, folder: Path, program: Path | None, tls: bool, environm
 
 def rows(arguments: argparse.Namespace) -> Iterator[str]:
     """The lines of the table; the names of tests that failed are printed below it as they become known."""
-    environment = {"PATH": f"{arguments.rltest}:{os.environ['PATH']}"} if arguments.rltest else {}
+    environment = {"PATH": f"{arguments.rltest.resolve()}:{os.environ['PATH']}"} if arguments.rltest else {}
     for peer in PEERS:
         folder = getattr(arguments, peer.name)
         for tls in (False, True) if folder and arguments.tls else (False,) if folder else ():
             real = measured(peer, folder, None, tls, environment)
-            ours = measured(peer, folder, arguments.speedbench, tls, environment)
+            ours = measured(peer, folder, arguments.speedbench.resolve(), tls, environment)
             name = f"{peer.name}{' --tls' if tls else ''}"
             for side, result in (("real", real), ("speedbench", ours)):
                 for test in result.failed:
@@ -138,7 +143,7 @@ def main() -> None:
     for peer in PEERS:
         parser.add_argument(f"--{peer.name}", type=Path, metavar="FOLDER", help=f"a built checkout of {peer.name}")
     parser.add_argument("--tls", action="store_true", help="run the suites with TLS, too")
-    parser.add_argument("--speedbench", type=Path, default=SPEEDBENCH, help="the program to try")
+    parser.add_argument("--speedbench", type=Path, default=SPEEDBENCH, metavar="PROGRAM", help="the program to try")
     parser.add_argument("--rltest", type=Path, metavar="FOLDER", help="bin folder of a Python with RLTest, for memtier")
     arguments = parser.parse_args()
     table = list(rows(arguments))

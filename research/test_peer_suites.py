@@ -11,13 +11,27 @@ TCL = """\
 \x1b[0;31m[err]\x1b[0m: benchmark: read last argument from stdin in tests/integration/x.tcl
 *** [err]: benchmark: read last argument from stdin in tests/integration/x.tcl
 """
-RLTEST = "test_scan:test_once                   \t[PASS]\ntest_scan:test_twice          \t[FAIL]\n"
+RLTEST = """\
+Running tests on OSS standalone:
+
+test_scan:test_once:\r
+\t[PASS]
+test_scan:test_twice:\r
+\tdebug:\tsome text: of the test:
+\tdebug:\t
+
+\t[FAIL]
+test_scan:test_thrice:\r
+\t[PASS]
+"""
 
 
 def test_lines_of_both_forms_are_counted_once() -> None:
     failed = "benchmark: read last argument from stdin in tests/integration/x.tcl"
     assert outcome(VALKEY, TCL) == Outcome(("benchmark: set,get",), (failed,))
-    assert outcome(MEMTIER, RLTEST) == Outcome(("test_scan:test_once",), ("test_scan:test_twice",))
+    assert outcome(MEMTIER, RLTEST) == Outcome(
+        ("test_scan:test_once", "test_scan:test_thrice"), ("test_scan:test_twice",)
+    )
 
 
 def test_the_wrapper_calls_the_front_end_of_the_name(tmp_path: Path) -> None:
