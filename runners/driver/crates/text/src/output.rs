@@ -1,6 +1,6 @@
-//! Standard output.
+//! Standard output, and warnings.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use crate::failure::Failure;
 
@@ -10,4 +10,11 @@ pub fn print(text: &str) -> Result<(), Failure> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| {
         Failure::run(format!("cannot write the result to stdout ({error})"), "give it a reader")
     })
+}
+
+/// Warn the person at the terminal, if there is one: scripts take a word on stderr for a failure, as Tcl's exec does.
+pub fn warn(text: &str) {
+    if std::io::stderr().is_terminal() {
+        eprintln!("WARNING: {text}");
+    }
 }

@@ -22,7 +22,7 @@ use json::Reported;
 use options::Options;
 use stats::RunStats;
 use text::failure::Failure;
-use text::output::print;
+use text::output::{self, print};
 use text::secrets::{HIDDEN, text_without_password};
 
 /// The names under which the program is this front end.
@@ -77,10 +77,10 @@ pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
     }
 }
 
-/// Say on stderr what the outputs of memtier_benchmark have no place for.
+/// Warn of what the outputs of memtier_benchmark have no place for.
 fn warn(run: u32, flags: &[&str]) {
     if !flags.is_empty() {
-        eprintln!("WARNING: run {run}: {}: README.md says what it means", flags.join(", "));
+        output::warn(&format!("run {run}: {}: README.md says what it means", flags.join(", ")));
     }
 }
 
