@@ -41,8 +41,9 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "they explain a commit by at most 240 points before it, of which the short history has fewer": ("timeline-why",),
     "they read all change points of their lines, to find those on the way": (
-        "timeline-values JSON, lines of N branches",
+        *("timeline-values JSON, lines of N branches", "timeline-picture"),
     ),
+    "they look at all change points of a project that has at most changes.FEW": ("home", "changes-feed"),
     "known faults: they read more rows of a longer history than they show": (
         *("api:list_measurements N rows", "api:list_change_points N rows"),
     ),
