@@ -39,11 +39,11 @@ struct Element<'a> {
 /// The first element of `der`, which is left with the rest; none when it is not whole.
 fn take<'a>(der: &mut &'a [u8]) -> Option<Element<'a>> {
     let (tag, first) = (*der.first()?, usize::from(*der.get(1)?));
-    let digits = if first < 0x80 { 0 } else { first - 0x80 };
+    let digits = first.saturating_sub(0x80);
     let number = der.get(2..2 + digits).filter(|digits| digits.len() <= 4)?;
     let number = number.iter().fold(0, |sum, digit| sum << 8 | usize::from(*digit));
     let begin = 2 + digits;
-    let end = begin + if digits == 0 { first } else { number };
+    let end = begin + if first < 0x80 { first } else { number };
     let element = Element { tag, content: der.get(begin..end)?, whole: &der[..end] };
     *der = &der[end..];
     Some(element)
