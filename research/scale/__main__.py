@@ -15,7 +15,15 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SHAPES = ("kind", "branches", "grid", "outside", "people", "away")  # the names in shapes.parts, which needs Django
+SHAPES = (
+    "kind",
+    "branches",
+    "grid",
+    "outside",
+    "people",
+    "away",
+    "wide",
+)  # the names in shapes.parts, which needs Django
 ROWS = 1_000_000
 SUFFIXES = {"k": 1000, "M": 1_000_000}
 

@@ -30,17 +30,22 @@ REASONS: dict[str, tuple[str, ...]] = {
     "their lists, or windows of days, hold more than the short history": (
         *("releases", "releases-values", "releases-feed"),
         *("alerts", "alerts-feed", "alerts-values", "all-alerts", "all-alerts-feed", "all-alerts-values"),
-        *("api:list_alerts N rows", "changes-feed", "machine", "machine-values"),
+        *("api:list_alerts N rows", "machine", "machine-values"),
         *("project a grid of N benchmarks", "project-values"),  # up to eight alerts, with their changes
+        *("commit N series", "commit-values N series"),  # the first of the short history has no changes
         *("search words of subjects", "search-values words of subjects", "search-values a sha"),
     ),
     "they count or estimate the runs that wait, or those of the last day": (
         *("machines", "machine-settings", "queue N waiting", "run that waits"),
         *("project-settings", "project-untrack", "metrics"),
     ),
+    "they explain a commit by at most 240 points before it, of which the short history has fewer": ("timeline-why",),
+    "they read all change points of their lines, to find those on the way": (
+        *("timeline-values JSON, lines of N branches", "timeline-picture"),
+    ),
+    "they look at all change points of a project that has at most changes.FEW": ("home", "changes-feed"),
     "known faults: they read more rows of a longer history than they show": (
-        *("commit N series", "commit-values N series", "api:list_measurements N rows"),
-        *("api:list_change_points N rows", "timeline-why", "timeline-values JSON, lines of N branches"),
+        *("api:list_measurements N rows", "api:list_change_points N rows"),
     ),
 }
 EXCEPTIONS = {page for pages in REASONS.values() for page in pages}
@@ -66,7 +71,8 @@ def rows_by_page(extents: Mapping[str, ShapeExtent]) -> dict[str, list[Reading]]
 def visits() -> Iterator[tuple[str, partial[object]]]:
     """The name of each page, and how it is got: by a visitor if it needs no account."""
     visitor, operator = client_of(None), client_of("")
-    for name, part in PARTS.items():
+    for name in SHAPES["kind"]:
+        part = PARTS[name]
         member = client_of(part.person) if part.person else visitor
         for page in pages_of_projects(Subject(part.slug, part.slug)):
             if page.addresses:

@@ -99,9 +99,9 @@ def read_outcome(document: Any, benchmark: Benchmark, phases: int) -> Outcome:
     """The metrics of a document of so many phases whose answers are right.
 
     Raises Permanent naming a field that is missing or of the wrong type, BenchmarkFailed for wrong answers, Transient
-    if the server did not run in the window.
+    if the server did not run in the window or the run was cut short.
     """
-    check_schema(document, SCHEMA, DOCUMENT, "install driver and runner of one version")
+    _check_whole(document, SCHEMA)
     tests = parse(_Tests, document, DOCUMENT).tests
     if len(tests) != phases:
         raise Permanent(f"{DOCUMENT}: {len(tests)} tests for {phases} phases")
@@ -128,7 +128,7 @@ def read_outcome(document: Any, benchmark: Benchmark, phases: int) -> Outcome:
 
 def check_tests(document: Any, benchmark: Benchmark, checked: str) -> None:
     """Checks the answers of the tests whose name begins with `checked`. Raises as `read_outcome`."""
-    check_schema(document, SCHEMA, DOCUMENT, "install driver and runner of one version")
+    _check_whole(document, SCHEMA)
     for number, test in enumerate(parse(_Tests, document, DOCUMENT).tests):
         if str(test.get("name")).startswith(checked):
             _check_answers(parse(_Answers, test, DOCUMENT, f"tests[{number}]"), benchmark)
@@ -167,7 +167,7 @@ def read_duel(document: Any, benchmark: Benchmark) -> list[Outcome]:
 
     CPU time and throughput are those of the pairs of slices that the driver keeps (trimmed mean, docs/driver.md).
     """
-    check_schema(document, DUEL_SCHEMA, DOCUMENT, "install driver and runner of one version")
+    _check_whole(document, DUEL_SCHEMA)
     test = parse(_Tests, document, DOCUMENT).tests[-1]
     duel = parse(_Duel, test, DOCUMENT, "tests[0]")
     ratios = {ratio.metric: ratio for ratio in duel.ratios if ratio.metric in _TRIMMED}
@@ -193,6 +193,14 @@ def _document_of_side(document: Any, test: Any, side: str) -> dict[str, Any]:
     shared = {name: document[name] for name in ("driver", "protocol", "started_at", "environment") if name in document}
     own = {"schema": SCHEMA, "target": document.get(side), "prefill": test[side].get("prefill"), "tests": [test[side]]}
     return shared | own
+
+
+def _check_whole(document: Any, schema: str) -> None:
+    """Raises Permanent for another schema, Transient for a document of a run that ended before its time."""
+    check_schema(document, schema, DOCUMENT, "install driver and runner of one version")
+    cut_short = document.get("cut_short")
+    if cut_short is not None:
+        raise Transient(f"{DOCUMENT}: the run was cut short, so it is no measurement: {json.dumps(cut_short)}")
 
 
 def _check_answers(answers: _Answers, benchmark: Benchmark) -> None:

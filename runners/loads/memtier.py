@@ -31,8 +31,14 @@ class _Totals:
 
 
 @dataclass(frozen=True, config=STRICT)
+class _Runtime:
+    interrupted: str = Field(alias="Interrupted", default="false")
+
+
+@dataclass(frozen=True, config=STRICT)
 class _Stats:
     totals: _Totals = Field(alias="Totals")
+    runtime: _Runtime = Field(alias="Runtime", default=_Runtime())
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -79,7 +85,10 @@ def memtier_ratio(test: str) -> str:
 def read_memtier(text: str, workload: Workload) -> ToolReport:
     """The totals of memtier's JSON. Raises BenchmarkFailed, Permanent."""
     document = "memtier's JSON"
-    totals = parse(_Report, load_json(text, document), document).stats.totals
+    stats = parse(_Report, load_json(text, document), document).stats
+    totals = stats.totals
+    if stats.runtime.interrupted != "false":
+        raise BenchmarkFailed("memtier's run was cut short, so it is no measurement")
     if totals.connection_errors:
         raise BenchmarkFailed(f"memtier had {totals.connection_errors} connection errors")
     if workload["prefill"] and totals.misses:

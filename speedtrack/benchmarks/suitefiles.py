@@ -8,6 +8,7 @@ import json
 import re
 import tomllib
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,16 @@ from speedtrack.benchmarks.models import SuiteEdit
 from speedtrack.benchmarks.suitelines import line_of
 from speedtrack.benchmarks.workloads import FORMS
 
+KEPT = 8  # definitions
 TOML_PLACE = re.compile(r" \(at line (\d+), column \d+\)")
 
 
+@lru_cache(KEPT)
 def parse_suite(text: str, where: str) -> Definition:
-    """Parse and validate the text of a suite. Raises DefinitionError with one line per mistake."""
+    """Parse and validate the text of a suite. Raises DefinitionError with one line per mistake.
+
+    Kept, as definitions cannot be changed: one of 5,000 benchmarks takes half a second.
+    """
     try:
         return Definition.model_validate_json(json.dumps(tomllib.loads(text)))
     except tomllib.TOMLDecodeError as e:

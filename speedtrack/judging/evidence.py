@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from itertools import product
+from itertools import cycle, islice, product
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -141,11 +141,8 @@ KNOWN = lines.sql(f"""
          WHERE EXISTS (SELECT FROM both_commits b
                         WHERE b.head_id = g.head_id AND (b.base_id IS NULL OR b.base_id = base.commit_id))),
            compared AS MATERIALIZED (
-        SELECT series_id, base_id, head_id
-          FROM asked a
-         WHERE wanted = 'either'
-           AND NOT EXISTS (SELECT FROM stored k WHERE k.head_id = a.head_id AND k.base_id = a.base_id
-                                                  AND a.series_id = ANY (k.series))),
+        SELECT series_id, base_id, head_id FROM asked WHERE wanted = 'either'
+        EXCEPT SELECT unnest(series), base_id, head_id FROM stored),
            every_end AS MATERIALIZED (
         SELECT machine_id, base_id, head_id FROM stored
          UNION
@@ -157,13 +154,24 @@ KNOWN = lines.sql(f"""
            ends AS MATERIALIZED (
         SELECT * FROM unnest(ARRAY(SELECT machine_id FROM every_end), ARRAY(SELECT base_id FROM every_end),
                              ARRAY(SELECT head_id FROM every_end)) AS e (machine_id, base_id, head_id)),
+           paired AS MATERIALIZED (
+        SELECT r.id, r.machine_id, r.base_id, r.commit_id, r.metrics
+          FROM (SELECT machine_id, base_id, head_id FROM ends UNION SELECT machine_id, head_id, base_id FROM ends) e
+    CROSS JOIN LATERAL (
+            SELECT * FROM runs_run r
+             WHERE r.base_id = e.base_id AND r.commit_id = e.head_id AND r.machine_id = e.machine_id
+               AND r.base_id <> r.commit_id AND r.status = ANY (%(measured)s) AND r.reason <> 'profile' OFFSET 0) r),
            {effects.STATED}
     SELECT 'series', array_agg(id) || array_agg(machine_id) || array_agg(benchmark_id),
            array_agg(name::text) || array_agg(metric::text), array_agg(stated) || array_agg(detectable)
-      FROM (SELECT s.id::bigint, s.machine_id, s.benchmark_id, b.name, s.metric, {effects.OF_SERIES}
+      FROM (SELECT s.id::bigint, s.machine_id, s.benchmark_id, b.name, s.metric, e.stated, e.detectable
               FROM watched
               JOIN runs_series s ON s.id = watched.id
-              JOIN benchmarks_benchmark b ON b.id = s.benchmark_id) s
+              JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
+         LEFT JOIN LATERAL (
+                    SELECT {effects.OF_SERIES}
+                     WHERE EXISTS (SELECT FROM paired) OR EXISTS (SELECT FROM asked WHERE wanted = 'either')
+                    OFFSET 0) e ON true) s
     HAVING count(*) > 0
  UNION ALL
     SELECT 'stored', ARRAY[base_id, head_id, distance]::bigint[] || series::bigint[], answers, numbers FROM stored
@@ -199,11 +207,7 @@ CROSS JOIN LATERAL (
  UNION ALL
     SELECT 'pair', ARRAY[r.id, m.id, r.machine_id, r.base_id, r.commit_id, s.benchmark_id] || v.flagged::bigint[],
            ARRAY[s.metric, m.side], v.values
-      FROM (SELECT machine_id, base_id, head_id FROM ends UNION SELECT machine_id, head_id, base_id FROM ends) e
-CROSS JOIN LATERAL (
-        SELECT * FROM runs_run r
-         WHERE r.base_id = e.base_id AND r.commit_id = e.head_id AND r.machine_id = e.machine_id
-           AND r.base_id <> r.commit_id AND r.status = ANY (%(measured)s) AND r.reason <> 'profile' OFFSET 0) r
+      FROM paired r
       JOIN runs_attempt a ON a.run_id = r.id
 CROSS JOIN LATERAL (SELECT * FROM runs_measurement m WHERE m.attempt_id = a.id AND m.accepted OFFSET 0) m
       JOIN runs_series s ON s.id = m.series_id
@@ -231,9 +235,9 @@ def known_of(sides: Mapping[TwoSides, Wanted]) -> Known:
 
 def known_of_heads(series: Collection[int], heads: Collection[int]) -> Known:
     """What is known of these commits in these series against whichever commit they were compared with."""
-    places = list(product(series, heads))
-    columns = {"series": [one for one, _ in places], "heads": [head for _, head in places]}
-    return read(**columns, bases=[None] * len(places), wanted=[Wanted.STORED] * len(places))
+    count = max(len(series), len(heads)) if series and heads else 0
+    columns = {"series": list(islice(cycle(series), count)), "heads": list(islice(cycle(heads), count))}
+    return read(**columns, bases=[None] * count, wanted=[Wanted.STORED] * count)
 
 
 def known_of_ends(ends: Collection[Ends]) -> Known:

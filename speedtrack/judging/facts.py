@@ -1,6 +1,5 @@
 """What the sentence of a commit is made of: its series, the judgements on them, its change points and its runs."""
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -8,8 +7,9 @@ from typing import NamedTuple
 from django.db.models import OuterRef, Q, Subquery
 
 from speedtrack.alerts.lines import lines
-from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.ground.postgres.plainrows import among_selected
 from speedtrack.judging.judge import Neighbour, judge_neighbours
 from speedtrack.judging.verdicts import Judgement, Ruling
 from speedtrack.projects.models import Position
@@ -114,12 +114,27 @@ def facts_of(
     ``judged_too``: which series of a commit are judged besides those that are watched. ``with_progress``: also how far
     runs are, and why others wait.
     """
-    facts: dict[int, CommitFacts] = defaultdict(CommitFacts)
-    read_series(commits, facts, judged_too)
+    facts = facts_by_changes(commits)
+    complete(facts, judged_too, with_progress)
+    return facts
+
+
+def facts_by_changes(commits: Collection[int]) -> dict[int, CommitFacts]:
+    """The facts of these commits with nothing but their change points."""
+    facts = {pk: CommitFacts() for pk in commits}
     for change in changes_of(commits):
         facts[(change.alert or change).commit_id].changes.append(change)
-    read_runs([pk for pk in commits if not facts[pk].series], facts, with_progress)
     return facts
+
+
+def complete(
+    facts: dict[int, CommitFacts],
+    judged_too: Callable[[CommitFacts], Collection[int]] = lambda facts: (),
+    with_progress: bool = True,
+) -> None:
+    """Add to ``facts_by_changes`` all that ``facts_of`` has besides."""
+    read_series(facts.keys(), facts, judged_too)
+    read_runs([pk for pk, own in facts.items() if not own.series], facts, with_progress)
 
 
 def read_series(
@@ -142,7 +157,8 @@ def changes_of(commits: Collection[int]) -> Iterable[ChangePoint]:
     """
     positions = Position.objects.filter(branch=OuterRef("branch"))
     first, last = (Subquery(positions.filter(commit=OuterRef(end)).values("number")) for end in ("before", "commit"))
-    own = Q(alert=None, commit__in=commits) | Q(alert__commit__in=commits, alert__merged_into=None)
+    alerts = Alert.objects.standing().filter(commit__in=commits).values("pk")
+    own = Q(alert=None, commit__in=commits) | Q(among_selected("alert_id", alerts))
     rows = ChangePoint.objects.filter(own, status__in=CERTAINTY).select_related("alert", "series__benchmark")
     return rows.defer("series__benchmark__definition").annotate(width=last - first).order_by("-pk")
 

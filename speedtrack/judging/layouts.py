@@ -13,15 +13,18 @@ from speedtrack.runs.models import MEASURED, Result, Side
 MOST_BY_LAYOUT = 0.10  # twice what another order of functions alone did to Redis: larger changes are not of layout
 
 
-def layout_sentences(works: Sequence[Work], settled: Mapping[int, Verdict] | None = None) -> list[str]:
+def layout_sentences(
+    works: Sequence[Work], settled: Mapping[int, Verdict] | None = None, are_measured: bool = True
+) -> list[str]:
     """For the changes of time among these: which hold over random layouts, and which may be an effect of layout.
 
     Of the others, which are large or come with other instructions, nothing is said. ``settled``: their
-    ``settling_verdicts``, if they were read.
+    ``settling_verdicts``, if they were read. ``are_measured``: whether runs of them measured layouts.
     """
     timed = [work for work in works if takes_time(work.change)]
     changes = [work.change for work in timed]
-    layouts = layouts_measured(changes, settling_verdicts(changes) if settled is None else settled)
+    verdicts = settling_verdicts(changes) if settled is None else settled
+    layouts = layouts_measured(changes, verdicts) if are_measured else Counter[int]()
     holding = {work.change.benchmark_name: layouts[work.change.pk] for work in timed if layouts[work.change.pk]}
     doubtful = {
         work.change.benchmark_name

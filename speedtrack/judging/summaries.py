@@ -13,7 +13,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.ground.texts.text import plain, shortened
-from speedtrack.judging.facts import CERTAINTY, CommitFacts, JudgedBenchmark, SeriesAtCommit, facts_of
+from speedtrack.judging.facts import CERTAINTY, CommitFacts, JudgedBenchmark, SeriesAtCommit, complete, facts_by_changes
 from speedtrack.judging.pulls import PairedJudgement, judge_pulls
 from speedtrack.judging.sides import ComparedRow
 from speedtrack.judging.verdicts import COUNTED, DIFFERING, Basis, Ruling
@@ -55,9 +55,13 @@ class Summary(NamedTuple):
 def summaries_of(commits: Collection[int], with_progress: bool = True) -> dict[int, Summary]:
     """The summary of each of these commits, over all machines, by a fixed number of statements.
 
+    What changes say needs no judgement, so only the other commits are judged.
+
     ``with_progress``: also what is true for a moment only, such as how far a run is.
     """
-    return {pk: summary_of(facts) for pk, facts in facts_of(commits, with_progress=with_progress).items()}
+    facts = facts_by_changes(commits)
+    complete({pk: own for pk, own in facts.items() if not of_changes(own)}, with_progress=with_progress)
+    return {pk: summary_of(own) for pk, own in facts.items()}
 
 
 def summary_of(facts: CommitFacts) -> Summary:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
-from speedtrack.alerts.lines.lines import TrialPoint
+from speedtrack.alerts.lines.trials import TrialPoint
 from speedtrack.alerts.triage import reasons
 from speedtrack.alerts.triage.reasons import PlaceEvidence
 from speedtrack.benchmarks import numbers

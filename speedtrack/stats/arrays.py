@@ -16,8 +16,13 @@ Array = NDArray[np.float64]
 
 def place_all(scale: Scale, values: Iterable[float]) -> Array:
     """The position of each value on a scale."""
-    numbers = np.fromiter(values, dtype=np.float64)
+    numbers = values if isinstance(values, np.ndarray) else np.fromiter(values, dtype=np.float64)
     return np.log(numbers) if scale.unit is None else numbers / scale.unit
+
+
+def scale_of(values: Array) -> Scale:
+    """The answer of `Scale.of`, without a loop over positive values."""
+    return Scale() if len(values) and (np.isfinite(values) & (values > 0)).all() else Scale.of(values.tolist())
 
 
 def steps_of(scale: Scale, pairs: Sequence[tuple[float, float]]) -> Array:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from speedtrack.stats.arrays import Array, place_all
 from speedtrack.stats.scale import Scale
@@ -15,21 +17,32 @@ from speedtrack.stats.summary import MAD_TO_SIGMA
 FEWEST_RUNS = 12  # runs needed for an answer about their differences
 
 
-def levels(points: Sequence[Sequence[float]], scale: Scale) -> tuple[Array, Array]:
+class Trials(NamedTuple):
+    """The trials of points as columns: the values, point after point, and how many of them are each point's."""
+
+    values: Array
+    sizes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, points: Sequence[Sequence[float]]) -> Trials:
+        values = np.fromiter(chain.from_iterable(points), dtype=np.float64)
+        return cls(values, np.fromiter(map(len, points), dtype=np.int64))
+
+
+def levels(trials: Trials, scale: Scale) -> tuple[Array, Array]:
     """For each point: the median of its trials on the scale, and the standard error of this median.
 
     The error is the mean of two: from the point's own trials, and from the trials of all points so far. NaN until
     a point has two trials. Points with the same number of trials are computed together.
     """
-    sizes = np.array([len(point) for point in points])
-    values = place_all(scale, chain.from_iterable(points))
+    values, sizes = place_all(scale, trials.values), trials.sizes
     starts = np.cumsum(sizes) - sizes
-    level, own = np.empty(len(points)), np.empty(len(points))
+    level, own = np.empty(len(sizes)), np.empty(len(sizes))
     for size in np.unique(sizes):
         rows = np.flatnonzero(sizes == size)
-        trials = values[starts[rows][:, None] + np.arange(size)]
-        level[rows] = np.median(trials, axis=1)
-        own[rows] = _scatter(trials - level[rows][:, None])
+        alike = values[starts[rows][:, None] + np.arange(size)]
+        level[rows] = np.median(alike, axis=1)
+        own[rows] = _scatter(alike - level[rows][:, None])
     has_error = ~np.isnan(own)
     roots, counts = np.cumsum(np.sqrt(np.where(has_error, own, 0))), np.cumsum(has_error)
     pooled = np.divide(roots, counts, out=np.full(len(own), np.nan), where=counts > 0) ** 2
@@ -39,7 +52,7 @@ def levels(points: Sequence[Sequence[float]], scale: Scale) -> tuple[Array, Arra
     return level, errors
 
 
-def medians(values: Sequence[float], sizes: Sequence[int]) -> list[float]:
+def medians(values: Sequence[float] | Array, sizes: Sequence[int] | NDArray[np.int64]) -> list[float]:
     """The median of each point of so many values, which are neighbours; those of one size are computed together."""
     table, counts = np.asarray(values, dtype=np.float64), np.asarray(sizes)
     starts, result = np.cumsum(counts) - counts, np.empty(len(counts))

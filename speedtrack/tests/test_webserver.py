@@ -266,11 +266,14 @@ def test_waitress_is_inside_as_it_was_when_the_web_server_was_written() -> None:
 
 def test_collections_leave_out_what_is_loaded_once() -> None:
     gc.unfreeze()
+    usual = gc.get_threshold()
     webserver.load_pages()
     try:
         assert gc.get_freeze_count() > 100_000
+        assert gc.get_threshold() == (webserver.COLLECTED, *usual[1:])
     finally:
         gc.unfreeze()
+        gc.set_threshold(*usual)
 
 
 SHARE, ALL = 20, 40

@@ -1,13 +1,14 @@
 """Check rules that no constraint can hold: rows against git, and rows against each other. Nothing is changed.
 
 Each check yields a sentence per fault, with cause and remedy. Tables are read in chunks of ids, so that memory does not
-grow with the history.
+grow with the history. Each joined table has the range as well: a join alone reads the whole table for each chunk.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import groupby, zip_longest
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.db import connection
@@ -31,7 +32,7 @@ ACCEPTANCE = """
       FROM runs_attempt a
       JOIN runs_run r ON r.id = a.run_id
       JOIN runs_measurement m ON m.attempt_id = a.id
-     WHERE a.id BETWEEN %(first)s AND %(last)s AND r.canary_id IS NULL
+     WHERE a.id BETWEEN %(first)s AND %(last)s AND m.attempt_id BETWEEN %(first)s AND %(last)s AND r.canary_id IS NULL
        AND ((m.accepted AND a.outcome NOT IN ('succeeded', 'failed'))
             OR (NOT m.accepted AND a.outcome = 'succeeded' AND a.token = r.lease_token))
   GROUP BY a.run_id, a.id, m.accepted
@@ -43,7 +44,7 @@ ATTEMPTS = """
            EXISTS (SELECT FROM runs_measurement m WHERE m.attempt_id = a.id AND m.accepted)
       FROM runs_run r
       JOIN runs_attempt a ON a.run_id = r.id
-     WHERE r.id BETWEEN %(first)s AND %(last)s
+     WHERE r.id BETWEEN %(first)s AND %(last)s AND a.run_id BETWEEN %(first)s AND %(last)s
   ORDER BY r.id, a.token
 """
 # For a range of runs: the events that do not begin with the status of the event before, and the last ones whose status
@@ -55,7 +56,7 @@ EVENTS = """
                lag(e.after) OVER own AS earlier, lead(e.id) OVER own IS NULL AS is_last
           FROM runs_run r
           JOIN runs_runevent e ON e.run_id = r.id
-         WHERE r.id BETWEEN %(first)s AND %(last)s
+         WHERE r.id BETWEEN %(first)s AND %(last)s AND e.run_id BETWEEN %(first)s AND %(last)s
         WINDOW own AS (PARTITION BY r.id ORDER BY e.id)) each
      WHERE (is_last AND after NOT IN (status, 'cancelled')) OR (earlier NOT IN (before, 'cancelled'))
   ORDER BY id, event
@@ -74,7 +75,7 @@ CROSS JOIN LATERAL (
                           FROM unnest(s.values) WITH ORDINALITY AS t (value, place)
                          WHERE t.value IS NOT NULL) each) marked
          WHERE clean OR NOT any_clean) found
-     WHERE m.id BETWEEN %(first)s AND %(last)s
+     WHERE m.id BETWEEN %(first)s AND %(last)s AND s.measurement_id BETWEEN %(first)s AND %(last)s
        AND (found.n <> m.n OR abs(found.median - m.value) > 1e-9 * abs(m.value))
   ORDER BY m.id
 """
@@ -122,7 +123,9 @@ INCOMPLETE = """
  LEFT JOIN measured each ON each.attempt_id = a.id AND each.benchmark_id = b.id AND each.side = sides.side
  LEFT JOIN runs_result result
         ON result.attempt_id = a.id AND result.benchmark_id = b.id AND result.side = sides.side
- LEFT JOIN runs_build build ON build.attempt_id = a.id AND build.side = sides.side
+       AND result.attempt_id BETWEEN %(first)s AND %(last)s
+ LEFT JOIN runs_build build
+        ON build.attempt_id = a.id AND build.side = sides.side AND build.attempt_id BETWEEN %(first)s AND %(last)s
      WHERE NOT jsonb_exists(a.postponed, b.name) AND NOT jsonb_exists(a.out_of_reach, b.name)
        AND (result.id IS NULL OR build.id IS NULL OR each.metrics IS NULL
             OR (each.sampled > 0 AND each.sampled < each.metrics))
@@ -134,7 +137,8 @@ LOGS = """
     SELECT a.run_id, a.id, count(c.id), min(c.seq), max(c.seq)
       FROM runs_attempt a
       JOIN runs_logchunk c ON c.attempt_id = a.id
-     WHERE a.id BETWEEN %(first)s AND %(last)s AND a.outcome = 'succeeded'
+     WHERE a.id BETWEEN %(first)s AND %(last)s AND c.attempt_id BETWEEN %(first)s AND %(last)s
+       AND a.outcome = 'succeeded'
   GROUP BY a.run_id, a.id
     HAVING count(c.id) <> max(c.seq) - min(c.seq) + 1
   ORDER BY a.id
@@ -165,7 +169,17 @@ def rows_of(query: str, parameters: dict[str, int]) -> list[tuple[Any, ...]]:
 
 
 def find_wrong_positions(check: Check) -> Iterator[str]:
-    for branch in Branch.objects.select_related("project", "head").order_by("project__slug", "name"):
+    branches = Branch.objects.select_related("project", "head").order_by("project__slug", "name")
+    for project, own in groupby(branches, key=attrgetter("project")):
+        if git.has_mirror(project.slug):
+            yield from wrong_positions(check, own)
+        else:
+            mirror = git.mirror_of(project.slug)
+            yield f"{project}: there is no mirror in {mirror}: the next look at the repository clones it anew"
+
+
+def wrong_positions(check: Check, branches: Iterable[Branch]) -> Iterator[str]:
+    for branch in branches:
         fault = wrong_position(check, branch)
         again = Branch.objects.select_related("project", "head").get(pk=branch.pk) if fault else branch
         if again.head_id != branch.head_id:  # a sync of the repository has moved it meanwhile
@@ -177,8 +191,6 @@ def find_wrong_positions(check: Check) -> Iterator[str]:
 def wrong_position(check: Check, branch: Branch) -> str:
     """The first fault of a branch's positions; empty if they are the first parents of its head in the mirror."""
     slug, positions = branch.project.slug, branch.positions.order_by("number")
-    if not git.has_mirror(slug):
-        return f"there is no mirror in {git.mirror_of(slug)}: the next look at the repository clones it anew"
     try:
         path = git.first_parents(slug, branch.head.sha) if branch.head else []
     except RepositoryError as e:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 TESTS = ("get", "set")
 SIZES = (8, 32, 128, 1024, 8192)
-PIPELINES = (1, 4, 16, 64, 128, *range(200, 225))  # for at most 300 benchmarks
+PIPELINES = (1, 4, 16, 64, 128, *range(200, 695))  # for at most 5,000 benchmarks
 HEAD = """\
 name = "{name}"
 trials = 5

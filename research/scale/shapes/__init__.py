@@ -1,1 +1,1 @@
-"""Databases of other shapes than the histories: each is one thing that is large alone, and ``kind`` is all of them."""
+"""Databases of other shapes than the histories: each is one thing that is large alone, and ``kind`` is most of them."""

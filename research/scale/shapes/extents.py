@@ -35,6 +35,7 @@ FULL = {
     "outside": ShapeExtent(commits=24, benchmarks=500, machines=3),
     "people": ShapeExtent(commits=60, projects=40, people=10),
     "away": ShapeExtent(commits=15_000, machines=4),
+    "wide": ShapeExtent(commits=30, tags=8, benchmarks=5_000),
 }
 #: Wide enough that every page has what it shows, and longer than what pages show of a history at once.
 SMALL = {

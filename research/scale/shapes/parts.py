@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -103,9 +104,9 @@ def on_branch(story: Story, branch: Branch, ids: dict[str, int]) -> Story:
     return replace(story, branch=branch, shas=shas, commits=np.array([ids[sha] for sha in shas]))
 
 
-def fill_grid(source: Source) -> None:
+def fill_matrix(slug: str, source: Source) -> None:
     """Many series: a matrix of benchmarks, metrics and machines, in one environment after the other."""
-    story = new_story("grid", source.extent)
+    story = new_story(slug, source.extent)
     count = source.extent.commits
     commits.make_commits(source.taken, story, count, source.now)
     commits.make_tags(story, source.extent.tags)
@@ -194,13 +195,14 @@ def unmeasured_story(slug: str, extent: ShapeExtent) -> Story:
 
 PARTS = {
     "branches": Part("tree", fill_branches),
-    "grid": Part("grid", fill_grid),
+    "grid": Part("grid", partial(fill_matrix, "grid")),
     "outside": Part("outside", fill_outside),
     "people": Part("team-1", fill_people, person="person-1"),
     "away": Part("away", fill_away),
+    "wide": Part("wide", partial(fill_matrix, "wide")),
 }
 #: The names of the parts of each shape.
-SHAPES = {"kind": tuple(PARTS), **{name: (name,) for name in PARTS}}
+SHAPES = {"kind": tuple(name for name in PARTS if name != "wide"), **{name: (name,) for name in PARTS}}
 
 
 def write_shape(names: Sequence[str], extents: Mapping[str, ShapeExtent], seed: int) -> None:

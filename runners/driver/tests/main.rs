@@ -3,6 +3,7 @@
 //! `cargo test --test all memtier::` runs the tests of one module.
 
 mod compare;
+mod cut_short;
 mod distributions;
 mod duel;
 mod duel_failures;

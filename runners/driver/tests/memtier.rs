@@ -109,7 +109,8 @@ fn ratios_are_dealt_in_whole_decks() {
     let server = Server::tcp(Manner::Honest);
     run(&server, "-c 3 -t 1 -n 14 --ratio 3:4 --key-maximum 9");
     // Each connection sends two decks.
-    assert_eq!((server.seen().calls("SET"), server.seen().calls("GET")), (18, 24));
+    let seen = server.seen();
+    assert_eq!((seen.calls("SET"), seen.calls("GET")), (18, 24));
 }
 
 #[test]

@@ -15,7 +15,7 @@ import pytest
 from runners.documents import Benchmark, parse_job
 from runners.errors import BenchmarkFailed, Permanent, RunnerError, Transient
 from runners.loads import speedbench as driver_module
-from runners.loads.driver_document import read_duel, read_outcome, server_metrics, server_object
+from runners.loads.driver_document import check_tests, read_duel, read_outcome, server_metrics, server_object
 from runners.loads.speedbench import Driver, deadline_s, driver_arguments, duel_arguments, phases
 from runners.loads.target import Target
 from runners.processes.children import ChildCommand, Processes
@@ -46,6 +46,17 @@ def run(processes: Processes, home: Path, script: str, pid: int = 0) -> None:
     program.chmod(0o755)
     driver = Driver(program, processes, frozenset(os.sched_getaffinity(0)))
     driver.run(benchmark(), target(home, pid=pid), 1, Control())
+
+
+def test_a_document_that_is_cut_short_is_no_measurement() -> None:
+    cut_short = {"cause": "the server closed connection 3", "test": "get", "after_s": 1.5}
+    half = document() | {"cut_short": cut_short}
+    with pytest.raises(Transient, match=r"cut short, .*the server closed connection 3"):
+        read_outcome(half, benchmark(), 1)
+    with pytest.raises(Transient, match="cut short"):
+        check_tests(half, benchmark(), checked="count")
+    whole = document() | {"cut_short": None}
+    assert read_outcome(whole, benchmark(), 1).metrics == read_outcome(document(), benchmark(), 1).metrics
 
 
 @pytest.mark.parametrize(

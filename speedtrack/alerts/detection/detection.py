@@ -19,7 +19,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.observing import failpoints
 from speedtrack.runs.models import Series
-from speedtrack.stats.changes.changepoint import DEFAULT, PlacedLine, Point, Shift, placed_lines, suspect_shifts_in
+from speedtrack.stats.changes.changepoint import DEFAULT, PlacedLine, Shift, placed_lines, suspect_shifts_in
 from speedtrack.stats.changes.history import HistoryVerdict, verdicts_on
 
 Status = ChangePoint.Status
@@ -107,7 +107,7 @@ def detect_in(news: Sequence[tuple[Series, datetime]], effects: EffectsOfProject
     windows = [window for window in windows_since(watched) if window.new]
     if not windows:
         return
-    placed = placed_lines([[Point(point.trials) for point in window.points] for window in windows])
+    placed = placed_lines([window.points.trials for window in windows])
     lines = [JudgedLine(*both, effects.of(both[0].series)) for both in zip(windows, placed, strict=True)]
     spreads = spreads_of([(line.window.series, line.window.values, line.effect) for line in lines])
     stale: set[int] = set()  # the series of which the known steps must be read again
@@ -176,7 +176,7 @@ def update_suspicions(window: Window, changes: list[KnownChange], shifts: Sequen
             suspicions.append(match.change_point)
         elif match is None and (rests_on_new := rests_on(shift, new)):
             earlier = raise_suspicion(window, shift, origin)
-            mark_past(earlier, [window.points[i].commit_id for i in rests_on_new])
+            mark_past(earlier, [window.points.commits[i] for i in rests_on_new])
             changes.append(KnownChange(earlier, shift.index, shift.index, near_in(window.series)))
             suspicions.append(earlier)
             has_changed = True
@@ -216,8 +216,8 @@ def move_suspicion(suspicion: ChangePoint, window: Window, shift: Shift) -> bool
 
 def shift_fields(window: Window, shift: Shift) -> dict[str, float | int]:
     return {
-        "before_id": window.points[shift.index - 1].commit_id,
-        "commit_id": window.points[shift.index].commit_id,
+        "before_id": window.points.commits[shift.index - 1],
+        "commit_id": window.points.commits[shift.index],
         "ratio": shift.ratio,
         "low": shift.low,
         "high": shift.high,

@@ -6,9 +6,11 @@ suspected drift is settled by pairs of the reference and the head, like any othe
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -18,7 +20,7 @@ from django.db.models import Q
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.effects import smallest_effect
 from speedtrack.alerts.lines.known import PlacedStep, steps_on
-from speedtrack.alerts.lines.lines import TrialPoint
+from speedtrack.alerts.lines.trials import Path, Search, TrialLine, TrialPoint, measured_places
 from speedtrack.alerts.lines.windows import BEFORE, Window
 from speedtrack.alerts.models import Alert, BestLevel, ChangePoint, Verdict
 from speedtrack.alerts.pairs import sizes
@@ -28,7 +30,8 @@ from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Direction
 from speedtrack.runs.models import Series
 from speedtrack.stats.changes import drift
-from speedtrack.stats.changes.drift import LEVEL, Drift
+from speedtrack.stats.changes.drift import FEWEST, LEVEL, Drift
+from speedtrack.stats.levels import medians
 
 AGES = [30, 90]  # days
 THROUGHPUT = "throughput_rps"
@@ -41,20 +44,16 @@ LEFT_STANDING = (Status.CONFIRMED, Status.HISTORY, Status.MACHINE, *ChangePoint.
 
 BEST_LEVEL = "its best level"
 BEST = "SELECT series_id, branch_id, commit_id, level FROM alerts_bestlevel WHERE series_id = ANY (%(series)s)"
-# The places on a branch with which its head is compared, and the last clean points of the series up to each, newest
-# first. The places of a head are looked up once for all series: only the best level is each series' own.
-REFERENCES = lines.sql("""
-    WITH line AS (
-        SELECT * FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(heads)s::bigint[], %(best)s::bigint[],
-                             %(begins)s::int[]) WITH ORDINALITY AS s (series_id, branch_id, head_id, best_id, begin, at)
-    ), head AS (
-        SELECT b.branch_id, c.id, c.project_id, c.committed_at, p.number
-          FROM (SELECT DISTINCT branch_id, head_id FROM line) b
-          JOIN projects_commit c ON c.id = b.head_id
-          JOIN projects_position p ON p.branch_id = b.branch_id AND p.commit_id = c.id
-    ), common AS MATERIALIZED (
-        SELECT head.branch_id, head.id AS head_id, place.*
-          FROM head CROSS JOIN LATERAL (
+# The places on branches with which their heads are compared: those of each head, by its number; then the best level of
+# each line, by the number of the line below zero.
+PLACES = """
+    WITH head AS (
+        SELECT asked.at, asked.branch_id, c.project_id, c.committed_at, p.number
+          FROM unnest(%(branches)s::bigint[], %(heads)s::bigint[]) WITH ORDINALITY AS asked (branch_id, head_id, at)
+          JOIN projects_commit c ON c.id = asked.head_id
+          JOIN projects_position p ON p.branch_id = asked.branch_id AND p.commit_id = c.id)
+    SELECT head.at, place.*
+      FROM head CROSS JOIN LATERAL (
             (SELECT tag.name::text, p.number
                FROM projects_tag tag
                JOIN projects_commit c ON c.project_id = tag.project_id AND c.sha = tag.sha
@@ -71,25 +70,20 @@ REFERENCES = lines.sql("""
                         WHERE c.project_id = head.project_id AND p.number < head.number
                           AND c.committed_at <= head.committed_at - make_interval(days => age.days)
                      ORDER BY c.committed_at DESC, p.number DESC LIMIT 1) older) place
-    ), place AS (
-        SELECT line.at, line.series_id, line.branch_id, line.begin, common.name, common.number
-          FROM line JOIN common USING (branch_id, head_id)
-        UNION ALL
-        SELECT line.at, line.series_id, line.branch_id, line.begin, %(best_level)s, p.number
-          FROM line JOIN projects_position p ON p.branch_id = line.branch_id AND p.commit_id = line.best_id
-    )
-    SELECT place.at, place.name, last.numbers, last.commits, last.values
-      FROM place, LATERAL (
-               SELECT array_agg(number) AS numbers, array_agg(commit_id) AS commits, array_agg(value) AS values
-                 FROM (SELECT p.number, p.commit_id, m.value
-                         FROM projects_position p, LATERAL (
-                                  SELECT value FROM runs_measurement m
-                                   WHERE m.series_id = place.series_id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
-                                ORDER BY m.id DESC LIMIT 1) m
-                        WHERE p.branch_id = place.branch_id AND p.number <= place.number
-                          AND p.number >= greatest(place.begin, place.number - %(reach)s)
-                     ORDER BY p.number DESC LIMIT %(count)s) points) last
-     WHERE cardinality(last.numbers) >= %(fewest)s
+ UNION ALL
+    SELECT -line.at, %(best_level)s, p.number
+      FROM unnest(%(lines)s::bigint[], %(best)s::bigint[]) WITH ORDINALITY AS line (branch_id, best_id, at)
+      JOIN projects_position p ON p.branch_id = line.branch_id AND p.commit_id = line.best_id
+"""
+# Of each commit of a series the newest clean value.
+VALUES = lines.sql("""
+    SELECT m.value
+      FROM unnest(%(series)s::bigint[], %(commits)s::bigint[]) WITH ORDINALITY AS point (series_id, commit_id, at)
+CROSS JOIN LATERAL (
+        SELECT m.value FROM runs_measurement m
+         WHERE m.series_id = point.series_id AND m.commit_id = point.commit_id AND IS_CLEAN_POINT
+      ORDER BY m.id DESC LIMIT 1) m
+  ORDER BY point.at
 """)
 
 
@@ -117,11 +111,11 @@ class Heading:
     def begins(self) -> int:
         """A position before which the line has no points."""
         points, new = self.window.points, self.window.new
-        return points[0].position if new and new[0] < BEFORE else 0
+        return points.positions[0] if new and new[0] < BEFORE else 0
 
     @property
     def level_begins(self) -> int:
-        return self.window.points[-LEVEL].position
+        return self.window.points.positions[-LEVEL]
 
     @cached_property
     def steps(self) -> list[tuple[int, float]]:
@@ -191,9 +185,10 @@ def look_for_drift(line: Heading, line_references: Sequence[DriftReference]) -> 
     return None
 
 
-def without_steps(points: Sequence[TrialPoint], steps: Sequence[tuple[int, float]]) -> list[float]:
+def without_steps(points: TrialLine, steps: Sequence[tuple[int, float]]) -> list[float]:
     """The values of the points with the effect of these steps removed. A step is (position, ratio)."""
-    return [point.value / math.prod(ratios_within(steps, 0, point.position)) for point in points]
+    places = zip(points.positions, points.values, strict=True)
+    return [value / math.prod(ratios_within(steps, 0, position)) for position, value in places]
 
 
 def suspect_drift(line: Heading, reference: DriftReference, new_drift: Drift) -> ChangePoint:
@@ -216,24 +211,47 @@ def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[Drift
 
     ``best``, the last release before its head, and the commits AGES days before.
     """
+    places = list(reference_places(lines, best))
+    levels = measured_places([search for _, _, search in places])
+    measured = [(*place, level) for place, level in zip(places, levels, strict=True) if len(level.commits) >= FEWEST]
+    values = iter(newest_values([(search.series_id, level.commits.tolist()) for _, _, search, level in measured]))
+    by_line: list[list[DriftReference]] = [[] for _ in lines]
+    for at, name, _, level in measured:
+        ends = int(level.numbers[0]), int(level.numbers[-1]), int(level.commits[-1])
+        by_line[at].append(DriftReference(name, *ends, list(islice(values, len(level.commits)))))
+    return by_line
+
+
+def reference_places(lines: Sequence[Heading], best: Sequence[int]) -> Iterator[tuple[int, str, Search]]:
+    """For each line the names of its references, and the searches for their levels; the nearest ones first."""
+    branches, heads = [line.window.branch.pk for line in lines], [line.head.commit_id for line in lines]
+    numbered = {ends: number for number, ends in enumerate(dict.fromkeys(zip(branches, heads, strict=True)), start=1)}
     parameters: dict[str, Any] = {
-        "series": [line.window.series.pk for line in lines],
-        "branches": [line.window.branch.pk for line in lines],
-        "heads": [line.head.commit_id for line in lines],
+        "branches": [branch for branch, _ in numbered],
+        "heads": [head for _, head in numbered],
+        "ages": AGES,
+        "lines": branches,
         "best": list(best),
         "best_level": BEST_LEVEL,
-        "ages": AGES,
-        "begins": [line.begins for line in lines],
-        "count": LEVEL,
-        "reach": REACH,
-        "fewest": drift.FEWEST,
     }
-    by_line: list[list[DriftReference]] = [[] for _ in lines]
+    places: dict[int, list[tuple[int, str]]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(REFERENCES, parameters)
-        for at, name, numbers, commits, values in cursor:
-            by_line[at - 1].append(DriftReference(name, numbers[-1], numbers[0], commits[0], values[::-1]))
-    return by_line
+        cursor.execute(PLACES, parameters)
+        for at, name, number in cursor:
+            places[at].append((number, name))
+    for at, (line, *ends) in enumerate(zip(lines, branches, heads, strict=True)):
+        common = sorted(places[numbered[ends[0], ends[1]]], reverse=True)
+        for number, name in [*common, *places[-1 - at]]:
+            path = Path(ends[0], max(line.begins, number - REACH), number)
+            yield at, name, Search(line.window.series.pk, path, LEVEL, from_end=True)
+
+
+def newest_values(points: Iterable[tuple[int, Iterable[int]]]) -> list[float]:
+    """The newest clean value of each series at each of its commits."""
+    pairs = [(series, commit) for series, commits in points for commit in commits]
+    with connection.cursor() as cursor:
+        cursor.execute(VALUES, {"series": [pk for pk, _ in pairs], "commits": [pk for _, pk in pairs]})
+        return [value for (value,) in cursor]
 
 
 def best_commits(lines: Sequence[Heading]) -> list[int]:
@@ -261,7 +279,8 @@ def best_level(line: Heading, stored_level: tuple[int, float] | None) -> tuple[i
     window, values = line.window, line.window.values
     better = min if METRICS[window.series.metric].better == Direction.LOWER else max
     ends = range(LEVEL, len(values) + 1) if stored_level is None else [len(values)]
-    levels = {end: median(values[end - LEVEL : end]) for end in ends}
+    middles = medians([value for end in ends for value in values[end - LEVEL : end]], [LEVEL for _ in ends])
+    levels = dict(zip(ends, middles, strict=True))
     end = better(levels, key=lambda at: levels[at])
     worth = 1 + line.effect
     if (
@@ -269,7 +288,7 @@ def best_level(line: Heading, stored_level: tuple[int, float] | None) -> tuple[i
         and better(levels[end] * (worth if better is min else 1 / worth), stored_level[1]) == stored_level[1]
     ):
         return *stored_level, False
-    return window.points[end - 1].commit_id, levels[end], True
+    return window.points.commits[end - 1], levels[end], True
 
 
 def ratios_within(steps: Sequence[tuple[int, float]], first: int, last: int) -> list[float]:
@@ -301,11 +320,11 @@ def has_grown_since(line: Heading, reference: DriftReference, examined: ChangePo
     than the pairs found it is still there afterwards. The newest level may not share points with the one examined then.
     """
     points = line.window.points
-    head = next((i for i, point in enumerate(points) if point.commit_id == examined.commit_id), None)
-    if head is None:
+    if examined.commit_id not in points.commits:
         return drift.has_grown(ratio, examined.ratio)
+    head = points.commits.index(examined.commit_id)
     level = line.window.values[max(0, head + 1 - LEVEL) : head + 1]
-    explained = math.prod(ratios_within(line.steps, reference.position, points[head].position))
+    explained = math.prod(ratios_within(line.steps, reference.position, points.positions[head]))
     ratio_then = drift.shown_ratio(reference.values, level, explained=explained)
     apart = len(points) - 1 - head >= LEVEL
     return apart and all(drift.has_grown(ratio, before) for before in (examined.ratio, ratio_then))

@@ -51,12 +51,12 @@ def write_history_verdict(window: Window, verdict: HistoryVerdict, why: str) -> 
         series=window.series,
         kind=Kind.STEP,
         status=Status.SUSPECTED,
-        before__in=[point.commit_id for point in points[first:last]],
-        commit__in=[point.commit_id for point in points[first : last + 1]],
+        before__in=points.commits[first:last],
+        commit__in=points.commits[first : last + 1],
     )
     fields: dict[str, Any] = {
-        "before_id": points[max(0, verdict.first - 1)].commit_id,
-        "commit_id": points[verdict.last].commit_id,
+        "before_id": points.commits[max(0, verdict.first - 1)],
+        "commit_id": points.commits[verdict.last],
         "score": verdict.score,
         **settled_fields(verdict, why),
     }
@@ -66,7 +66,7 @@ def write_history_verdict(window: Window, verdict: HistoryVerdict, why: str) -> 
     else:
         change = ChangePoint.objects.create(series=window.series, branch=window.branch, **fields)
         if window.series.machine.outside:
-            mark_past(change, [points[i].commit_id for i in window.new])
+            mark_past(change, [points.commits[i] for i in window.new])
 
 
 def settled_fields(verdict: HistoryVerdict, why: str) -> dict[str, Any]:

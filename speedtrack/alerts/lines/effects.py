@@ -9,6 +9,7 @@ from collections.abc import Collection
 from functools import cached_property
 
 from django.db import connection
+from django.db.models import Subquery
 
 from speedtrack.alerts.models import NoiseFloor
 from speedtrack.benchmarks.metrics import METRICS, Metric, is_outside
@@ -16,15 +17,18 @@ from speedtrack.benchmarks.models import OutsideMetric, Suite
 from speedtrack.runs.models import Run, Series
 
 # For a query that has ``watched``, the ids of series: what the suites of the newest runs of their projects state of
-# metrics. With "= project ORDER BY id" PostgreSQL would walk over the newest runs of all projects.
+# metrics. With "= project ORDER BY id" PostgreSQL would walk over the newest runs of all projects. A definition may
+# have megabytes: only that of the run that is chosen is read.
 STATED = """
     stated AS MATERIALIZED (
         SELECT p.id AS project_id,
                (SELECT suite.definition -> 'metrics'
-                  FROM runs_run r JOIN benchmarks_suite suite ON suite.id = r.suite_id
-                 WHERE r.project_id >= p.id AND r.project_id <= p.id
-                   AND r.base_id IS NULL AND r.canary_id IS NULL AND r.imported_id IS NULL
-              ORDER BY r.project_id, r.id DESC LIMIT 1) AS metrics
+                  FROM benchmarks_suite suite
+                 WHERE suite.id = (SELECT r.suite_id
+                                     FROM runs_run r
+                                    WHERE r.project_id >= p.id AND r.project_id <= p.id
+                                      AND r.base_id IS NULL AND r.canary_id IS NULL AND r.imported_id IS NULL
+                                 ORDER BY r.project_id, r.id DESC LIMIT 1)) AS metrics
           FROM (SELECT DISTINCT s.project_id AS id FROM watched JOIN runs_series s ON s.id = watched.id) p)
 """
 # Of series ``s``, what ``effect_of`` needs: what its project states, and the newest change that A/A pairs show.
@@ -51,8 +55,8 @@ class SmallestEffects:
     @cached_property
     def suite(self) -> Suite:
         """The newest suite, with only the section that states smallest effects."""
-        runs = Run.objects.own().newest_first(self.project_id)
-        overrides = runs.values_list("suite__definition__metrics", flat=True).first()
+        newest = Run.objects.own().newest_first(self.project_id).values("suite")[:1]
+        overrides = Suite.objects.filter(pk=Subquery(newest)).values_list("definition__metrics", flat=True).first()
         return Suite(definition={"metrics": overrides or {}})
 
     @cached_property

@@ -170,7 +170,7 @@ def known_lines(windows: Sequence[Window]) -> list[KnownLine]:
     for window, of_line, within in zip(windows, steps, ranges, strict=True):
         rewritten = rewritten_changes([gone[pk] for pk in of_line.elsewhere if pk in gone], window)
         own = ((related[pk], *within[pk]) for pk in sorted(within) if pk in related)
-        positions = [point.position for point in window.points]
+        positions = window.points.positions
         changes = [
             KnownChange(cp, bisect_left(positions, begin + 1), bisect_left(positions, end), near_in(window.series))
             for cp, begin, end in (*own, *rewritten)
@@ -186,7 +186,7 @@ def near_in(series: Series) -> int:
 
 def ranges_in(window: Window, steps: Steps) -> dict[int, tuple[int, int]]:
     """By id of each step that overlaps the window: the positions of its two ends."""
-    first, last = window.points[0].position, window.points[-1].position
+    first, last = window.points.positions[0], window.points.positions[-1]
     return {
         step.id: (step.first, step.last)
         for step in steps.placed
@@ -219,7 +219,7 @@ def rewritten_changes(gone: Iterable[ChangePoint], window: Window) -> list[Chang
 def place_of_twin(commit: Commit, window: Window) -> int | None:
     """The position in the window of a commit, or of the commit that replaced it in a rewrite; None without either."""
     same = {name: getattr(commit, name) for name in ("author_name", "author_email", "authored_at", "subject")}
-    within = (window.points[0].position, window.points[-1].position)
+    within = (window.points.positions[0], window.points.positions[-1])
     positions = Position.objects.filter(branch=window.branch, number__range=within)
     here = positions.filter(Q(commit=commit) | Q(**{f"commit__{name}": value for name, value in same.items()}))
     return here.order_by("-number").values_list("number", flat=True).first()

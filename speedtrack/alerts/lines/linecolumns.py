@@ -133,8 +133,10 @@ def line_columns(row: tuple[Any, ...], commits: Array, positions: Array) -> Line
     return LineColumns(series_id, at[order], value, low, high, n, by_place)
 
 
-def array_of(encoded: bytes) -> Array:
-    """Decode an array without nulls from PostgreSQL's binary form."""
+def array_of(encoded: bytes | None) -> Array:
+    """Decode an array without nulls from PostgreSQL's binary form; an empty one of integers from null."""
+    if encoded is None or len(encoded) < HEAD:
+        return np.empty(0, np.int32)
     kind = KINDS[int.from_bytes(encoded[8:12])]
     return np.frombuffer(encoded, [("size", ">i4"), ("value", f">{kind}")], offset=HEAD)["value"].astype(kind)
 

@@ -1,14 +1,13 @@
 """The one reader of lines: the points of a series along a branch, one per measured commit.
 
-Pages and mails read summaries (``points``), charts and sensitivity columns (``linecolumns``), detection reads trials
-(``trial_points``).
+Pages and mails read summaries (``points``), charts and sensitivity columns (``linecolumns``), detection reads the
+samples (``trials``).
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db import connection
 from django.db.models import QuerySet
@@ -47,47 +46,6 @@ CROSS JOIN LATERAL (
       JOIN projects_position p ON p.branch_id = %(branch)s AND p.commit_id = m.commit_id
   ORDER BY p.number, m.series_id, m.attempt_id
 """)
-# One row per stretch: the position and the commit of each sample, and its value, in commit order. Lateral subqueries,
-# so that PostgreSQL looks up each commit rather than read whole series. A series with fewer points than are wanted is
-# searched back to its first one, not to the root of the branch. Its first one: "+ 0", or PostgreSQL would look for the
-# smallest number from the root on.
-TRIALS = sql("""
-    SELECT s.at, found.*
-      FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[])
-           WITH ORDINALITY AS s (id, branch_id, first, last, at)
-CROSS JOIN LATERAL (
-        SELECT ARRAY(SELECT m.commit_id FROM runs_measurement m
-                      WHERE m.series_id = s.id AND IS_CLEAN_POINT LIMIT %(before)s) AS commits OFFSET 0) AS few
-CROSS JOIN LATERAL (
-        SELECT CASE WHEN cardinality(few.commits) < %(before)s
-                    THEN (SELECT min(p.number + 0) FROM projects_position p
-                           WHERE p.branch_id = s.branch_id AND p.commit_id = ANY (few.commits))
-                    ELSE 0 END AS number OFFSET 0) AS lowest
-CROSS JOIN LATERAL (
-        SELECT array_agg(number), array_agg(commit_id), array_agg(value)
-          FROM (SELECT near.number, near.commit_id, t.value
-                  FROM (
-                    (SELECT p.number, p.commit_id FROM projects_position p
-                      WHERE p.branch_id = s.branch_id AND p.number >= lowest.number AND p.number < s.first
-                        AND IS_MEASURED
-                   ORDER BY p.number DESC LIMIT %(before)s)
-                    UNION ALL
-                    (SELECT p.number, p.commit_id FROM projects_position p
-                      WHERE p.branch_id = s.branch_id AND p.number BETWEEN s.first AND s.last)
-                    UNION ALL
-                    (SELECT p.number, p.commit_id FROM projects_position p
-                      WHERE p.branch_id = s.branch_id AND p.number > s.last AND IS_MEASURED
-                   ORDER BY p.number LIMIT %(after)s)) near
-            CROSS JOIN LATERAL (
-                    SELECT m.id, m.value FROM runs_measurement m
-                     WHERE m.series_id = s.id AND m.commit_id = near.commit_id AND IS_CLEAN_POINT OFFSET 0) m
-             LEFT JOIN LATERAL (
-                    SELECT r.values, r.flagged FROM runs_samples r WHERE r.measurement_id = m.id OFFSET 0) r ON true
-            CROSS JOIN LATERAL unnest(coalesce(r.values, ARRAY[m.value])) WITH ORDINALITY AS t(value, place)
-                 WHERE t.value > '-Infinity' AND t.value < 'Infinity'
-                   AND t.place - 1 <> ALL (coalesce(r.flagged, '{}'))
-              ORDER BY near.number, m.id, t.place) ordered) found
-""")
 
 
 def point_measurements() -> QuerySet[Measurement]:
@@ -112,35 +70,6 @@ class LinePoint(NamedTuple):
     high: float
     n: int
     flags: list[str]
-
-
-class TrialPoint(NamedTuple):
-    """A measured commit with the clean, finite samples of all its runs, in the metric's unit, and their median.
-
-    A measurement whose samples have been deleted counts as one sample: its median.
-    """
-
-    position: int
-    commit_id: int
-    trials: tuple[float, ...]
-    value: float
-
-
-class Stretch(NamedTuple):
-    """The part of a series' line along a branch from one position to another."""
-
-    series_id: int
-    branch_id: int
-    first: int
-    last: int = END
-
-
-@dataclass(frozen=True)
-class Around:
-    """How many clean points to read before the first position and after the last one."""
-
-    before: int = 0
-    after: int = 0
 
 
 def points(series_ids: Iterable[int], branch: Branch, first: int, last: int = END) -> list[LinePoint]:
@@ -189,32 +118,3 @@ def pooled_point(group: Sequence[LinePoint], samples: dict[tuple[int, int, int],
     estimate = summarize([value for values in of_rows for value in values])
     n = sum(row.n for row in clean)
     return clean[-1]._replace(value=estimate.value, low=estimate.low, high=estimate.high, n=n)
-
-
-def trial_points(stretches: Sequence[Stretch], around: Around = Around()) -> list[list[TrialPoint]]:
-    """For each stretch: the clean points of its series between its positions, and around them, in commit order."""
-    by_stretch: list[list[TrialPoint]] = [[] for _ in stretches]
-    parameters: dict[str, Any] = {
-        "series": [stretch.series_id for stretch in stretches],
-        "branches": [stretch.branch_id for stretch in stretches],
-        "firsts": [stretch.first for stretch in stretches],
-        "lasts": [stretch.last for stretch in stretches],
-        **vars(around),
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(TRIALS, parameters)
-        for at, numbers, commits, values in cursor:
-            by_stretch[at - 1] = points_of_samples(numbers or [], commits or [], values or [])
-    return by_stretch
-
-
-def points_of_samples(numbers: list[int], commits: list[int], values: list[float]) -> list[TrialPoint]:
-    """Build points from samples, given as columns in which the samples of one point are neighbours."""
-    from speedtrack.stats.levels import medians  # here: processes that are idle need not hold numpy
-
-    begins = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1]]
-    trials = [tuple(values[begin:end]) for begin, end in pairwise([*begins, len(values)])]
-    return [
-        TrialPoint(numbers[begin], commits[begin], of_point, middle)
-        for begin, of_point, middle in zip(begins, trials, medians(values, list(map(len, trials))), strict=True)
-    ]

@@ -13,7 +13,8 @@ from typing import Any
 from django.db import connection
 
 from speedtrack.alerts.lines import lines
-from speedtrack.alerts.lines.lines import Around, Stretch, TrialPoint
+from speedtrack.alerts.lines.trials import Around, Stretch, TrialLine, trial_lines
+from speedtrack.projects import positions
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.stats.changes.changepoint import DEFAULT, REFINE
@@ -28,28 +29,26 @@ AHEAD = DEFAULT.before + int(AFTER[-1]) + REFINE  # after the newest new one: th
 NEW_POINTS = lines.sql("""
     SELECT s.at, p.branch_id, p.number, p.commit_id
       FROM unnest(%(series)s::bigint[], %(since)s::timestamptz[]) WITH ORDINALITY AS s (id, since, at)
-      JOIN projects_position p
-        ON p.commit_id = ANY (ARRAY(
-               SELECT m.commit_id FROM runs_measurement m
-                WHERE m.series_id = s.id AND IS_POINT
-                  AND m.attempt_id = ANY (ARRAY(SELECT a.id FROM runs_attempt a WHERE a.ended_at >= s.since))))
+CROSS JOIN LATERAL (
+        SELECT DISTINCT m.commit_id AS id FROM runs_measurement m
+         WHERE m.series_id = s.id AND IS_POINT
+           AND m.attempt_id = ANY (ARRAY(SELECT a.id FROM runs_attempt a WHERE a.ended_at >= s.since)) OFFSET 0) c
+CROSS JOIN LATERAL (SELECT * FROM projects_position WHERE commit_id = c.id OFFSET 0) p
       JOIN projects_branch b ON b.id = p.branch_id AND b.deleted_at IS NULL
   ORDER BY s.at, p.branch_id, p.number
 """)
 # How far each branch is the same as the one of a window, up to the window's last point; and whether the series has
 # clean points on the branch after that place.
-SHARED = lines.sql("""
+IS_SHARED = """EXISTS (SELECT FROM projects_position o
+                        WHERE o.branch_id = s.other_id AND o.commit_id = p.commit_id OFFSET 0)"""
+SHARED = lines.sql(f"""
     SELECT s.at, same.number = s.last,
            EXISTS (SELECT FROM projects_position p
                     WHERE p.branch_id = s.other_id AND p.number > same.number AND IS_MEASURED)
       FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[],
                   %(others)s::bigint[]) WITH ORDINALITY AS s (id, branch_id, first, last, other_id, at)
-CROSS JOIN LATERAL (
-        SELECT q.number FROM projects_position q
-         WHERE q.branch_id = s.branch_id AND q.number BETWEEN s.first AND s.last
-           AND EXISTS (SELECT FROM projects_position p WHERE p.branch_id = s.other_id AND p.commit_id = q.commit_id)
-      ORDER BY q.number DESC LIMIT 1) same
-""")
+CROSS JOIN LATERAL ({positions.last(IS_SHARED, "s.branch_id", "s.first", "s.last")}) same
+""")  # noqa: S608 - constants
 
 
 @dataclass(frozen=True)
@@ -68,17 +67,17 @@ class Window:
 
     series: Series
     branch: Branch
-    points: Sequence[TrialPoint]
+    points: TrialLine
     commits: frozenset[int]
 
-    @property
+    @cached_property
     def new(self) -> list[int]:
         """The indices of the new points."""
-        return [i for i, point in enumerate(self.points) if point.commit_id in self.commits]
+        return [i for i, commit in enumerate(self.points.commits) if commit in self.commits]
 
-    @cached_property
+    @property
     def values(self) -> list[float]:
-        return [point.value for point in self.points]
+        return self.points.values
 
 
 def windows_since(news: Sequence[tuple[Series, datetime]]) -> list[Window]:
@@ -138,20 +137,20 @@ def distinct_windows(groups: Sequence[list[NewPoints]]) -> list[Window]:
 
 def read_windows(news: Sequence[NewPoints]) -> list[Window]:
     stretches = [Stretch(new.series.pk, new.branch.pk, new.positions[0], new.positions[-1]) for new in news]
-    points = lines.trial_points(stretches, Around(before=BEFORE, after=AHEAD))
+    points = trial_lines(stretches, Around(before=BEFORE, after=AHEAD))
     return [
         Window(new.series, new.branch, of_line, frozenset(new.commits))
         for new, of_line in zip(news, points, strict=True)
     ]
 
 
-def points_around(series: Series, branch: Branch, position: int) -> Sequence[TrialPoint]:
+def points_around(series: Series, branch: Branch, position: int) -> TrialLine:
     """The points that judge a change at a position of a branch."""
     return points_of_each([series], branch, position)[0]
 
 
-def points_of_each(series: Iterable[Series], branch: Branch, position: int) -> list[Sequence[TrialPoint]]:
-    """The same of several series, by one statement."""
+def points_of_each(series: Iterable[Series], branch: Branch, position: int) -> list[TrialLine]:
+    """The same of several series, by few statements."""
     return [window.points for window in read_windows([NewPoints(pk, branch, (position,), ()) for pk in series])]
 
 
@@ -168,7 +167,7 @@ def same_lines(pairs: Sequence[tuple[Window, NewPoints]]) -> set[NewPoints]:
         "series": [window.series.pk for window, _ in pairs],
         "branches": [window.branch.pk for window, _ in pairs],
         "firsts": [candidate.positions[-1] for _, candidate in pairs],
-        "lasts": [max(window.points[-1].position, candidate.positions[-1]) for window, candidate in pairs],
+        "lasts": [max(window.points.positions[-1], candidate.positions[-1]) for window, candidate in pairs],
         "others": [candidate.branch.pk for _, candidate in pairs],
     }
     with connection.cursor() as cursor:
@@ -177,7 +176,7 @@ def same_lines(pairs: Sequence[tuple[Window, NewPoints]]) -> set[NewPoints]:
     same = set()
     for at, is_complete, goes_on in rows:
         window, candidate = pairs[at - 1]
-        after = sum(point.position >= candidate.positions[-1] for point in window.points)
+        after = sum(position >= candidate.positions[-1] for position in window.points.positions)
         if not goes_on or (is_complete and after > AHEAD):
             same.add(candidate)
     return same

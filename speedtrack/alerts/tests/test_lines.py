@@ -3,7 +3,7 @@
 import pytest
 
 from speedtrack.alerts.lines import linecolumns, lines
-from speedtrack.alerts.lines.lines import Around, Stretch, TrialPoint
+from speedtrack.alerts.lines.trials import Around, Stretch, TrialPoint, trial_lines
 from speedtrack.runs.models import Measurement, Samples, Series
 from speedtrack.tests.histories import History
 
@@ -29,8 +29,8 @@ def series(history: History) -> Series:
 def trials_between(
     history: History, series: Series, first: int, last: int, around: Around = NOTHING
 ) -> list[TrialPoint]:
-    (found,) = lines.trial_points([Stretch(series.pk, history.branch.pk, first, last)], around)
-    return found
+    (found,) = trial_lines([Stretch(series.pk, history.branch.pk, first, last)], around)
+    return list(found)
 
 
 def test_a_point_is_one_commit_with_the_samples_of_all_its_runs(history: History, series: Series) -> None:
@@ -73,7 +73,7 @@ def test_the_trials_of_several_lines_are_read_together(history: History, series:
     other, commits = history.series("other"), list(history.branch.positions.order_by("number"))
     history.measure([other], {commits[i].commit_id: [[7.0, 8.0, 9.0]] for i in (1, 6)})
     asked = [Stretch(one.pk, history.branch.pk, first, last) for one, first, last in ((other, 0, 5), (series, 4, 6))]
-    assert lines.trial_points([*asked, Stretch(other.pk, history.branch.pk, 2, 5)]) == [
+    assert list(map(list, trial_lines([*asked, Stretch(other.pk, history.branch.pk, 2, 5)]))) == [
         trials_between(history, other, 0, 5),
         trials_between(history, series, 4, 6),
         [],

@@ -10,11 +10,11 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from speedtrack.alerts.detection import detection
-from speedtrack.alerts.lines import known, windows
+from speedtrack.alerts.lines import known, trials, windows
 from speedtrack.alerts.lines.spreads import spreads_of
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.triage import reasons, replay
-from speedtrack.projects.models import Commit, Position, Tag
+from speedtrack.projects.models import Commit, Place, Segment, Tag
 from speedtrack.runs.models import Attempt, Measurement, Samples, Series
 from speedtrack.stats.changes.changepoint import Point, suspect_shifts
 from speedtrack.tests import builders
@@ -172,11 +172,13 @@ class TestWindow:
         since = history.measure([series], {c.pk: [[5000.0 + i] * 5] for i, c in enumerate(commits[-20:])})
         with CaptureQueriesContext(connection) as queries:
             detection.detect_in([(series, since)])
-        (query,) = [one["sql"] for one in queries if "its best level" in one["sql"]]
+        searched = [one["sql"] for one in queries if "WITH path AS" in one["sql"] or "few.commits" in one["sql"]]
+        assert len(searched) > 2
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")
-            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}")
-            assert read(cursor.fetchone()[0][0]["Plan"]) < 1000
+            for query in searched:
+                cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}")
+                assert read(cursor.fetchone()[0][0]["Plan"]) < 4 * windows.BEFORE * trials.FIRST_PIECE
 
     def test_news_far_apart_are_read_by_themselves(self, history: History) -> None:
         commits = history.commits(1500)
@@ -251,7 +253,8 @@ class TestRewritten:
         told(history, commits, values)
         assert suspected() == [("Change 60", True)]
         ChangePoint.objects.update(status=status)
-        Position.objects.filter(branch=history.branch, number__gte=55).delete()
+        Place.objects.filter(number__gte=55).delete()
+        Segment.objects.update(last=54)
         new = history.commits(15)
         for old, commit in zip(commits[55:], new, strict=True):
             Commit.objects.filter(pk=commit.pk).update(subject=old.subject, authored_at=old.authored_at)

@@ -1,6 +1,7 @@
 """Why a change of a series was or was not suspected, confirmed and reported, in words."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 from django.db.models import F
 
 from speedtrack.alerts.lines.effects import smallest_effect
-from speedtrack.alerts.lines.lines import TrialPoint
+from speedtrack.alerts.lines.lines import END
+from speedtrack.alerts.lines.trials import TrialPoint
 from speedtrack.alerts.lines.windows import points_of_each
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.triage.muting import mute_of
@@ -83,18 +85,18 @@ class MeasuredPlace:
 
 
 def places_at(series: Sequence[Series], branch: Branch, number: int) -> list[MeasuredPlace]:
-    """A position of a branch, or the next measured commit, in each of these series that has one. One statement."""
+    """A position of a branch, or the next measured commit, in each of these series that has one. Few statements."""
     places = []
     for line, points in zip(series, points_of_each(series, branch, number), strict=True):
-        index = next((i for i, point in enumerate(points) if point.position >= number), None)
-        places += [MeasuredPlace(line, points, index)] if index is not None else []
+        index = bisect_left(points.positions, number)
+        places += [MeasuredPlace(line, points, index)] if index < len(points) else []
     return places
 
 
 def evidence_at(place: MeasuredPlace, branch: Branch) -> PlaceEvidence:
     """What detection weighs at a place of a branch."""
     series, points, index = place.series, place.points, place.index
-    here, changes = place.position, changes_on(series, branch)
+    here, changes = place.position, changes_on(series, branch, points[0].position, points[-1].position)
     levels = [position for position, cps in changes.items() if any(map(divides, cps))]
     next_level = min((position for position in levels if position > here), default=math.inf)
     points = [point for point in points[: index + AFTER] if point.position < next_level]
@@ -130,10 +132,11 @@ def divides(cp: ChangePoint) -> bool:
     return cp.status != ChangePoint.Status.REFUTED
 
 
-def changes_on(series: Series, branch: Branch) -> dict[int, list[ChangePoint]]:
-    """By position on the branch: the change points of a series whose commit is there."""
+def changes_on(series: Series, branch: Branch, first: int = 0, last: int = END) -> dict[int, list[ChangePoint]]:
+    """By position on the branch, from ``first`` to ``last``: the change points of a series whose commit is there."""
     by_position: dict[int, list[ChangePoint]] = {}
-    rows = ChangePoint.objects.filter(series=series, commit__positions__branch=branch).order_by("id")
+    within = {"commit__positions__branch": branch, "commit__positions__number__range": (first, last)}
+    rows = ChangePoint.objects.filter(series=series, **within).order_by("id")
     related: Any = rows.select_related("alert", "series__benchmark", "commit")
     for cp in related.annotate(place=F("commit__positions__number")):
         by_position.setdefault(cp.place, []).append(cp)

@@ -8,8 +8,8 @@ from itertools import pairwise
 from django.db import transaction
 
 from speedtrack.alerts.detection import detection
-from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.effects import smallest_effect
+from speedtrack.alerts.lines.trials import Stretch, trial_lines
 from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.triage import reasons
@@ -83,12 +83,12 @@ def replay(project: Project, since: datetime = ALWAYS) -> list[ReplayEntry]:
 
 
 def whole_line(series: Series, branch: Branch, positions: dict[int, Position]) -> WholeLine:
-    (trial_points,) = lines.trial_points([lines.Stretch(series.pk, branch.pk, 0)])
-    points = [Point(point.trials) for point in trial_points]
+    (line,) = trial_lines([Stretch(series.pk, branch.pk, 0)])
+    points = [Point(point.trials) for point in line]
     effect = smallest_effect(series)
     shifts = suspect_shifts(points, smallest_effect=effect)
     changes = reasons.changes_on(series, branch)
-    return WholeLine(series, [positions[point.position] for point in trial_points], points, effect, shifts, changes)
+    return WholeLine(series, [positions[number] for number in line.positions], points, effect, shifts, changes)
 
 
 def shift_entries(line: WholeLine) -> Iterator[ReplayEntry]:

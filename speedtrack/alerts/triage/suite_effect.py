@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from django.db.models import Q
+
 from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
-from speedtrack.runs.models import Series
 
 BESIDE = 5  # measured commits to each side, at most, that give the level of a benchmark without a confirmed change
 
@@ -31,10 +32,9 @@ class SuiteEffect:
         return METRICS[HEADLINE]
 
 
-def headline_series(alert: Alert, worst: ChangePoint) -> dict[int, int]:
-    """Series id -> benchmark id of the headline metric on the machine that saw the largest slowdown."""
-    series = Series.objects.filter(project=alert.project_id, machine=worst.series.machine_id, metric=HEADLINE)
-    return dict(series.values_list("pk", "benchmark"))
+def headline_series(alert: Alert, worst: ChangePoint) -> Q:
+    """The condition for the series of the headline metric on the machine that saw the largest slowdown."""
+    return Q(project=alert.project_id, machine=worst.series.machine_id, metric=HEADLINE)
 
 
 def suite_effect(
@@ -42,8 +42,8 @@ def suite_effect(
 ) -> SuiteEffect | None:
     """Over the benchmarks measured on both sides of the alert's range, on the machine that saw the worst of it.
 
-    ``points``: the alert's change points, the worst first. ``benchmarks``: its ``headline_series``, and ``line`` their
-    points from BESIDE commits before the range to as many after it.
+    ``points``: the alert's change points, the worst first. ``benchmarks``: those of its ``headline_series``, by id of
+    the series, and ``line`` their points from BESIDE commits before the range to as many after it.
 
     A benchmark with a confirmed change counts by its pairs, any other by its line: the medians of a few commits before
     and after. None if none was measured on both sides.

@@ -7,6 +7,7 @@ from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import BooleanField, F, Func, Model, QuerySet, Value
 
 M = TypeVar("M", bound=Model)
@@ -44,6 +45,14 @@ def set_related(rows: Iterable[Any], keys: Mapping[str, str], reading: "Reading"
 def among(column: str, ids: Iterable[int]) -> "Among":
     """The condition that a column has one of these values, as one parameter: Django's ``in`` has one for each."""
     return Among(F(column), Value(list(ids)))
+
+
+def among_selected(column: str, ids: "QuerySet[Any]") -> "Among":
+    """As ``among``, of the values that a query selects: it is read first, so that an index finds the rows.
+
+    PostgreSQL reads all rows for ``in`` with a query beside another condition (``or``).
+    """
+    return Among(F(column), ArraySubquery(ids))
 
 
 class Among(Func):

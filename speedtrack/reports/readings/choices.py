@@ -4,37 +4,37 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
-from django.contrib.postgres.expressions import ArraySubquery
-from django.contrib.postgres.fields import ArrayField
-from django.db.models import (
-    BooleanField,
-    Case,
-    Count,
-    Exists,
-    ExpressionWrapper,
-    IntegerField,
-    OuterRef,
-    Q,
-    TextField,
-    Value,
-    When,
-)
-from django.db.models.expressions import RawSQL
 from django.http import Http404
 
 from speedtrack.alerts.lines import lines
 from speedtrack.projects.models import Project
-from speedtrack.runs.models import Machine, Series
+from speedtrack.runs.models import Machine
 
-NONE = Value([], output_field=ArrayField(TextField()))
-
-# The newest commit that one of a machine's newest series measured, by one look for each of these.
-NEWEST_COMMIT = lines.sql("""
-    SELECT max(newest.commit_id)
-      FROM (SELECT id FROM runs_series
-             WHERE project_id = %s AND machine_id = runs_machine.id ORDER BY id DESC LIMIT 50) s
-CROSS JOIN LATERAL (SELECT m.commit_id FROM runs_measurement m
-                     WHERE m.series_id = s.id AND IS_POINT ORDER BY m.commit_id DESC LIMIT 1) newest
+# The machines of a project, as plain SQL: each page asks for them, and Django would take longer to make the query than
+# PostgreSQL to answer it. The series of the project are read once, not for each machine. Of a machine without a runner,
+# the newest commit is found by one look for each of its newest series.
+MACHINES = lines.sql("""
+    SELECT COLUMNS, measured.machine_id IS NOT NULL AS has_series,
+           CASE WHEN runs_machine.outside
+                THEN ARRAY(SELECT metric FROM runs_series
+                            WHERE project_id = %(project)s AND machine_id = runs_machine.id AND metric LIKE '%%--%%'
+                         GROUP BY metric ORDER BY count(*) DESC, metric)
+                ELSE '{}' END AS outside_metrics,
+           CASE WHEN runs_machine.outside
+                THEN (SELECT max(newest.commit_id)
+                        FROM (SELECT id FROM runs_series
+                               WHERE project_id = %(project)s AND machine_id = runs_machine.id
+                            ORDER BY id DESC LIMIT 50) s
+                  CROSS JOIN LATERAL (SELECT m.commit_id FROM runs_measurement m
+                                       WHERE m.series_id = s.id AND IS_POINT ORDER BY m.commit_id DESC LIMIT 1) newest)
+                ELSE 0 END AS newest_commit
+      FROM runs_machine
+ LEFT JOIN (SELECT DISTINCT machine_id FROM runs_series WHERE project_id = %(project)s) measured
+        ON measured.machine_id = runs_machine.id
+     WHERE measured.machine_id IS NOT NULL
+        OR EXISTS (SELECT FROM runs_machine_projects p
+                    WHERE p.machine_id = runs_machine.id AND p.project_id = %(project)s)
+  ORDER BY has_series DESC, runs_machine.outside, runs_machine.name
 """)
 
 
@@ -64,21 +64,9 @@ def machines_of(project: Project) -> list[Machine]:
     from outside there, the most frequent first. Of machines without a runner, those with the newest points come first,
     then those with most metrics: the first by name is often only a try.
     """
-    series = Series.objects.filter(project=project, machine=OuterRef("pk"))
-    outside = series.filter(metric__contains="--").order_by().values("metric").annotate(count=Count("pk"))
-    keys = ArraySubquery(outside.order_by("-count", "metric").values("metric"))
-    newest_commit = RawSQL(NEWEST_COMMIT, [project.pk], IntegerField())  # noqa: S611 (no text of others)
-    # In, not Exists: the series of a project are read once, not for each machine.
-    with_series = Q(pk__in=Series.objects.filter(project=project).values("machine"))
-    machines = Machine.objects.defer("facts").annotate(
-        has_series=ExpressionWrapper(with_series, BooleanField()),
-        outside_metrics=Case(When(outside=True, then=keys), default=NONE),
-        newest_commit=Case(When(outside=True, then=newest_commit), default=0),
-    )
-    # Exists, not a join: of a machine of many projects, the series would be counted once for each.
-    measures = Machine.projects.through.objects.filter(machine=OuterRef("pk"), project=project)
-    project_machines = machines.filter(Exists(measures) | Q(has_series=True))
-    listing: list[Any] = list(project_machines.order_by("-has_series", "outside", "name"))
+    columns = (field.column for field in Machine._meta.concrete_fields if field.name != "facts")
+    query = MACHINES.replace("COLUMNS", ", ".join(f"runs_machine.{column}" for column in columns))
+    listing: list[Any] = list(Machine.objects.raw(query, {"project": project.pk}))
     return sorted(
         listing,
         key=lambda machine: (

@@ -6,12 +6,11 @@ import math
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from speedtrack.stats.arrays import Array
+from speedtrack.stats.arrays import Array, scale_of
 from speedtrack.stats.changes.windows import (
     AFTER,
     Sensitivity,
@@ -23,7 +22,7 @@ from speedtrack.stats.changes.windows import (
     trial_errors,
     yardsticks,
 )
-from speedtrack.stats.levels import levels
+from speedtrack.stats.levels import Trials, levels
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import MAD_TO_SIGMA
 
@@ -164,7 +163,7 @@ def suspect_shifts(
     """
     if len(points) < 2:
         return []
-    (line,) = placed_lines([points], sensitivity)
+    (line,) = placed_lines([Trials.of([point.values for point in points])], sensitivity)
     return suspect_shifts_in(
         line, smallest_effect=smallest_effect, settled=settled, spread=spread, sensitivity=sensitivity
     )
@@ -189,16 +188,15 @@ def suspect_shifts_in(
     return [_shift(alarm, cuts, series, scale) for alarm in alarms if not alarm.known]
 
 
-def placed_lines(of_points: Sequence[Sequence[Point]], sensitivity: Sensitivity = DEFAULT) -> list[PlacedLine]:
+def placed_lines(of_trials: Sequence[Trials], sensitivity: Sensitivity = DEFAULT) -> list[PlacedLine]:
     """The points of each line on its scale. The means of several lines are computed at once."""
-    batches = (of_points[at : at + AT_ONCE] for at in range(0, len(of_points), AT_ONCE))
+    batches = (of_trials[at : at + AT_ONCE] for at in range(0, len(of_trials), AT_ONCE))
     return [line for batch in batches for line in _placed_together(batch, sensitivity)]
 
 
-def _placed_together(of_points: Sequence[Sequence[Point]], sensitivity: Sensitivity) -> Iterator[PlacedLine]:
+def _placed_together(of_trials: Sequence[Trials], sensitivity: Sensitivity) -> Iterator[PlacedLine]:
     """Place lines as rows of one table. What fills up shorter rows comes after the means that are read."""
-    of_trials = [[point.values for point in points] for points in of_points]
-    scales = [Scale.of(chain.from_iterable(trials)) for trials in of_trials]
+    scales = [scale_of(trials.values) for trials in of_trials]
     placed = [levels(trials, scale) for trials, scale in zip(of_trials, scales, strict=True)]
     table = np.zeros((len(placed), max(len(level) for level, _ in placed)))
     for at, (level, _) in enumerate(placed):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from speedtrack.stats.arrays import Array
+from speedtrack.stats.arrays import Array, scale_of
 from speedtrack.stats.changes.changepoint import DEFAULT, FEW, Point, _agreement
 from speedtrack.stats.changes.windows import (
     AFTER,
@@ -24,8 +24,7 @@ from speedtrack.stats.changes.windows import (
     trial_errors,
     yardsticks,
 )
-from speedtrack.stats.levels import levels
-from speedtrack.stats.scale import Scale
+from speedtrack.stats.levels import Trials, levels
 
 SOON = 16  # points: shifts that only larger windows can show do not count as visible
 AT_ONCE = 64  # lines that are examined at once
@@ -90,8 +89,9 @@ def explain_place(
     """
     if not since < index < len(points):
         return None
-    scale = Scale.of(value for point in points for value in point.values)
-    level, error = (values[since:] for values in levels([point.values for point in points], scale))
+    trials = Trials.of([point.values for point in points])
+    scale = scale_of(trials.values)
+    level, error = (values[since:] for values in levels(trials, scale))
     begin = index - since
     newest = newest_means(level, sensitivity.trim)
     table = shifts(level, newest, sensitivity)
@@ -122,8 +122,9 @@ def clearest_place(
     """The point within one level at which a shift comes nearest to its limit. None for fewer than two points."""
     if len(points) < 2:
         return None
-    scale = Scale.of(value for point in points for value in point.values)
-    level, error = levels([point.values for point in points], scale)
+    trials = Trials.of([point.values for point in points])
+    scale = scale_of(trials.values)
+    level, error = levels(trials, scale)
     table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
     limits, _ = _limits(level, error, scale.effect(smallest_effect), sensitivity)
     scores = np.nan_to_num(np.abs(table.size) / np.maximum(limits, 1e-300))

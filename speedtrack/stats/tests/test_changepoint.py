@@ -19,6 +19,7 @@ from speedtrack.stats.changes.changepoint import (
     suspect_shifts,
     suspect_shifts_in,
 )
+from speedtrack.stats.levels import Trials
 
 
 def single(levels: list[float], cv: float = 0.0, seed: int = 1) -> list[Point]:
@@ -356,6 +357,7 @@ def test_many_lines_at_once_show_exactly_what_each_shows_by_itself(seed: int) ->
     for length in (1, 2, 11, 40, 64, 65, 130, 300, 420):
         levels = [100.0 * rng.choice((1, 1.1)) ** (i > length // 2) - 100 * (seed == 4) for i in range(length)]
         lines.append([Point(tuple(level + rng.gauss(0, 1) for _ in range(rng.choice((1, 5))))) for level in levels])
-    together = [suspect_shifts_in(line, smallest_effect=0.01, spread=0.01) for line in placed_lines(lines * 3)]
+    trials = [Trials.of([point.values for point in line]) for line in lines]
+    together = [suspect_shifts_in(line, smallest_effect=0.01, spread=0.01) for line in placed_lines(trials * 3)]
     assert together == 3 * [suspect_shifts(line, smallest_effect=0.01, spread=0.01) for line in lines]
     assert any(together)

@@ -1,7 +1,7 @@
 """Recent changes: the change points of one cause as one entry, at its commit or at the range that contains it."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from django.db.models import F, OuterRef, QuerySet, Subquery
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.judging.verdicts import SETTLED
+from speedtrack.projects import positions as position_sql
 from speedtrack.projects.models import Branch, Commit, Position
 
 Status = ChangePoint.Status
@@ -51,16 +52,17 @@ class GroupedPoint(NamedTuple):
         return METRICS[self.metric].is_worse(self.ratio)
 
 
-# Of a project with few change points, these with their positions; else the newest commits of the branch, from the end
-# of an index, and the change points of each until there are enough. So neither a thousand commits without a change are
-# asked for theirs, nor all change points read.
-NEWEST = """
+# Of a project with few change points, these with their positions; else the newest commits of the branch and the change
+# points of each until there are enough. So neither a thousand commits without a change are asked for theirs, nor all
+# change points read.
+NEWEST = f"""
     SELECT b.id, cp.id, cp.status, cp.ratio, s.metric, cp.alert_id, cp.before_id, cp.commit_id, found.number,
            cp.reference,
            (SELECT l.number - f.number
               FROM projects_position l JOIN projects_position f ON f.branch_id = l.branch_id
              WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id AND f.commit_id = cp.before_id)
       FROM unnest(%(branches)s::bigint[]) AS b (id)
+CROSS JOIN LATERAL (SELECT {position_sql.head("b.id")} AS head OFFSET 0) branch
 CROSS JOIN LATERAL (
         SELECT ARRAY(SELECT c.id FROM projects_branch own JOIN projects_branch o ON o.project_id = own.project_id
                        JOIN alerts_changepoint c ON c.branch_id = o.id
@@ -71,24 +73,22 @@ CROSS JOIN LATERAL (
      CROSS JOIN LATERAL (
                 SELECT id, commit_id FROM alerts_changepoint
                  WHERE id = each.id AND status = ANY (%(visible)s) OFFSET 0) c
-           JOIN projects_position p ON p.branch_id = b.id AND p.commit_id = c.commit_id
-          WHERE cardinality(few.ids) < %(few)s
-            AND p.number > (SELECT number FROM projects_position
-                             WHERE branch_id = b.id ORDER BY number DESC LIMIT 1) - %(reach)s
+     CROSS JOIN LATERAL (
+                SELECT number FROM projects_position WHERE branch_id = b.id AND commit_id = c.commit_id OFFSET 0) p
+          WHERE cardinality(few.ids) < %(few)s AND p.number > branch.head - %(reach)s
        ORDER BY p.number DESC, c.id DESC LIMIT %(most)s)
       UNION ALL
         (SELECT c.id, p.number
-           FROM (SELECT number, commit_id FROM projects_position
-                  WHERE branch_id = b.id ORDER BY number DESC LIMIT %(reach)s) p
+           FROM {position_sql.stretch("b.id", "branch.head - %(reach)s + 1", "branch.head", "DESC")} p
      CROSS JOIN LATERAL (
                 SELECT id FROM alerts_changepoint
                  WHERE commit_id = p.commit_id AND status = ANY (%(visible)s) OFFSET 0) c
           WHERE cardinality(few.ids) = %(few)s
-       ORDER BY p.number DESC, c.id DESC LIMIT %(most)s)) found
+       ORDER BY p.block DESC, p.number DESC, c.id DESC LIMIT %(most)s)) found
 CROSS JOIN LATERAL (SELECT * FROM alerts_changepoint WHERE id = found.id OFFSET 0) cp
 CROSS JOIN LATERAL (SELECT metric FROM runs_series WHERE id = cp.series_id OFFSET 0) s
   ORDER BY found.number DESC, cp.id DESC
-"""
+"""  # noqa: S608 - constants
 
 
 #: What lists show of a change point. Each further time that is loaded costs more than the rest of its row.
@@ -98,6 +98,11 @@ LISTED = (
     *("series__benchmark__name", "series__machine__name", "branch__name", "branch__project__slug"),
     *("branch__project__name", "branch__project__default_branch", "before__sha", "commit__sha", "commit__subject"),
     *("commit__author_name", "commit__committed_at"),
+)
+
+#: The columns of ``GroupedPoint``, of ``change_points``.
+GROUPED = (
+    *("pk", "status", "ratio", "series__metric", "alert_id", "before_id", "commit_id", "place", "reference", "width"),
 )
 
 
@@ -202,9 +207,23 @@ def newest_groups(branches: Iterable[int], count: int) -> dict[int, list[ChangeG
         for branch, *columns in cursor:
             points[branch].append(GroupedPoint._make(columns))
     groups = {branch: by_cause(causes)[:count] for branch, causes in points.items()}
-    pks = {point.pk for causes in groups.values() for group in causes for point in (group[0], narrowest_of(group))}
-    by_pk = change_points().only(*LISTED).in_bulk(pks) if pks else {}
+    by_pk = listed_points(group for causes in groups.values() for group in causes)
     return {branch: shown_groups(causes, by_pk) for branch, causes in groups.items()}
+
+
+def groups_of_rows(points: QuerySet[ChangePoint], keep: Callable[[GroupedPoint], bool]) -> list[ChangeGroup]:
+    """The causes of those of these ``change_points`` that are to be kept, in order of first appearance.
+
+    Of each cause only two change points are loaded completely.
+    """
+    groups = by_cause(filter(keep, map(GroupedPoint._make, points.values_list(*GROUPED))))
+    return shown_groups(groups, listed_points(groups))
+
+
+def listed_points(groups: Iterable[list[GroupedPoint]]) -> dict[int, ChangePoint]:
+    """By id: the change points of these groups that lists show, with LISTED alone."""
+    pks = {point.pk for group in groups for point in (group[0], narrowest_of(group))}
+    return change_points().only(*LISTED).in_bulk(pks) if pks else {}
 
 
 def groups_of(points: Iterable[ChangePoint]) -> list[ChangeGroup]:
@@ -235,10 +254,12 @@ def by_cause(points: Iterable[GroupedPoint]) -> list[list[GroupedPoint]]:
     no other event than what another metric has confirmed.
     """
     rows = list(points)
-    raised = [point for point in rows if point.alert_id]
+    raised = [
+        (point.positions, point.is_slowdown, point.alert_id) for point in rows if point.alert_id and not point.reference
+    ]
     groups: dict[tuple[object, ...], list[GroupedPoint]] = {}
     for point in rows:
-        alert = point.alert_id or next((other.alert_id for other in raised if is_one_cause(point, other)), None)
+        alert = point.alert_id or alert_around(point, raised)
         cause = (alert,) if alert else (point.before_id, point.commit_id)
         groups.setdefault((*cause, point.is_slowdown), []).append(point)
     return [
@@ -247,11 +268,18 @@ def by_cause(points: Iterable[GroupedPoint]) -> list[list[GroupedPoint]]:
     ]
 
 
-def is_one_cause(step: GroupedPoint, other: GroupedPoint) -> bool:
-    """Return whether two changes go one way in ranges that overlap. A drift has no range that says so."""
-    first, second = step.positions, other.positions
-    overlap = first.start < second.stop and second.start < first.stop
-    return overlap and step.is_slowdown == other.is_slowdown and not (step.reference or other.reference)
+def alert_around(step: GroupedPoint, raised: Iterable[tuple[range, bool, int]]) -> int | None:
+    """The first alert that goes the way of a step in a range that overlaps. A drift has no range that says so.
+
+    ``raised``: the range, the direction and the alert of each change that has one.
+    """
+    if step.reference:
+        return None
+    own, is_slowdown = step.positions, step.is_slowdown
+    for positions, other_is_slowdown, alert in raised:
+        if own.start < positions.stop and positions.start < own.stop and is_slowdown == other_is_slowdown:
+            return alert
+    return None
 
 
 def narrowest_of(group: list[GroupedPoint]) -> GroupedPoint:

@@ -7,10 +7,8 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import Exists, OuterRef
 from django.http import Http404, QueryDict
 
-from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.lines import sql
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.judging.points import Place, SidePoint, points_at, points_to_compare
@@ -19,7 +17,7 @@ from speedtrack.judging.totals import Total
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import Version, version_of
 from speedtrack.reports.readings.choices import machines_of, named_or_default
-from speedtrack.runs.models import Machine, Series
+from speedtrack.runs.models import Machine
 from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.charts.linecharts import MOST_LINES, LineChart, chart_over_names, measured_value
 from speedtrack.web.scope import metrics_of, project_or_404, usual_metric
@@ -28,6 +26,16 @@ MOST_RELEASES = 200
 MOST_COMPARED = 1200  # comparisons of a page: with many benchmarks it has fewer releases
 
 Points = dict[str, dict[int, SidePoint]]  # of a release: by benchmark and by series
+# The series with a point of any of these commits. The order makes each a single search in the index of points, which
+# ends at the first one; EXISTS would read all points of the commits, those of other metrics and machines as well.
+MEASURED = sql("""
+    SELECT s.id, b.name, b.ladder, b.rung
+      FROM runs_series s JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
+     WHERE s.project_id = %(project)s AND s.machine_id = %(machine)s AND s.metric = %(metric)s
+       AND (SELECT m.commit_id FROM runs_measurement m
+             WHERE m.series_id = s.id AND m.commit_id = ANY (%(commits)s::int[]) AND IS_POINT
+          ORDER BY m.commit_id LIMIT 1) IS NOT NULL
+""")
 # Of each commit: was it measured, and if not, which run of it failed last? "+ 0": by the index of the commit, in which
 # one of the first rows answers; by series, those that have ended would all be looked into.
 OUTCOMES = sql("""
@@ -242,10 +250,11 @@ def measured_series(
     project: Project, machine: Machine | None, metric: Metric, commits: Sequence[int]
 ) -> list[MeasuredSeries]:
     """The series with a point of any of these commits."""
-    points = lines.point_measurements().filter(series=OuterRef("pk"), commit__in=list(commits))
-    rows = Series.objects.filter(Exists(points), project=project, machine=machine, metric=metric.name)
-    columns = rows.values_list("pk", "benchmark__name", "benchmark__ladder", "benchmark__rung")
-    return [MeasuredSeries(*row) for row in columns]
+    machine_id = machine.pk if machine else None
+    parameters = {"project": project.pk, "machine": machine_id, "metric": metric.name, "commits": list(commits)}
+    with connection.cursor() as cursor:
+        cursor.execute(MEASURED, parameters)
+        return [MeasuredSeries(*row) for row in cursor]
 
 
 def points_by_release(series: Mapping[int, int], stretch: Stretch) -> dict[int, Points]:

@@ -161,7 +161,7 @@ def timeline_query(scope: PageScope) -> str:
 @register.simple_tag
 def trend_rows(card: Card) -> SafeString:
     """The benchmarks of a card, a row each, with what was measured of its newest commits."""
-    return mark_safe("".join(trend_row(card, trend) for trend in card.trends))  # noqa: S308 - names are escaped
+    return mark_safe("".join(trend_row(card, trend) for trend in card.listed))  # noqa: S308 - names are escaped
 
 
 def trend_row(card: Card, trend: Trend) -> str:

@@ -10,6 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 from django.conf import settings
@@ -21,8 +22,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import Membership, Role, Scope
 from speedtrack.outside import document, taking
-from speedtrack.projects.models import Branch, Commit, Position, Project
-from speedtrack.runs.models import Import, Measurement, Samples
+from speedtrack.projects.models import Branch, Commit, Place, Position, Project
+from speedtrack.runs.models import Attempt, Import, Measurement, Samples
 from speedtrack.web.pages.sharing import exportedpoints
 from speedtrack.web.tests.world import CPU, World, counted, slowed, world
 
@@ -73,6 +74,36 @@ def test_each_form_has_every_point_of_the_branch(measured: World, client: Client
     assert {tuple(one["samples"]) for one in lines} == samples
     assert {tuple(map(float, row["samples"].split())) for row in rows} == samples
     assert "samples" not in text_of(client, "/p/kvd/export.csv").splitlines()[0]
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "ndjson"])
+def test_points_that_are_deleted_while_an_export_is_sent_are_left_out(
+    measured: World, client: Client, monkeypatch: Any, form: str
+) -> None:
+    deleted: list[int] = []
+
+    def deleting(query: str, parameters: Any) -> list[tuple[Any, ...]]:
+        if query == exportedpoints.ATTEMPTS and not deleted:
+            deleted.append(min(parameters["attempts"]))
+            Attempt.objects.filter(pk=deleted[0]).delete()
+        return fetch(query, parameters)
+
+    fetch = exportedpoints.fetch
+    monkeypatch.setattr(exportedpoints, "fetch", deleting)
+    first = text_of(client, f"/p/kvd/export.{form}?samples=1")
+    assert deleted and first == text_of(client, f"/p/kvd/export.{form}?samples=1")
+
+
+@pytest.mark.parametrize("form", [exportedpoints.CSV, exportedpoints.JSON])
+def test_numbers_are_written_with_all_their_digits(form: exportedpoints.Form) -> None:
+    powers = [sign * digits * 10.0**power for power in range(-8, 20) for sign in (1, -1) for digits in (1, 1 / 3, 9.99)]
+    for column in (
+        [0.0001, 9.999999999999998e15],
+        [0.1 + 0.2, 2.0, -12345678.9],
+        [0.0, 1.5],
+        *([one] for one in powers),
+    ):
+        assert list(exportedpoints.numbers_of(np.array(column), form)) == list(map(repr, column))
 
 
 def test_a_query_chooses_points(measured: World, client: Client) -> None:
@@ -191,12 +222,12 @@ def test_the_newest_value_is_that_of_the_last_position_whatever_ids_its_commit_h
     measured: World, client: Client
 ) -> None:
     for commit, number in ((5, 100), (1, 5), (5, 1)):
-        Position.objects.filter(commit=measured.commit(commit)).update(number=number)
+        Place.objects.filter(commit=measured.commit(commit)).update(number=number)
     assert commits_in(text_of(client, "/p/kvd/openmetrics")) == {measured.commit(1).sha}
 
 
 def test_a_commit_of_another_branch_is_no_newest_value(measured: World, client: Client) -> None:
-    Position.objects.filter(commit=measured.commit(2)).delete()
+    Place.objects.filter(commit=measured.commit(2)).delete()
     Measurement.objects.filter(commit__in=[measured.commit(number) for number in (3, 4, 5)]).delete()
     assert commits_in(text_of(client, "/p/kvd/openmetrics")) == {measured.commit(1).sha}
 

@@ -24,8 +24,8 @@ from speedtrack.web.tests.world import CPU, World, queries
 
 MOST = 12
 #: Lines of another benchmark have to be found; a lost run has an attempt behind it, and another one to expect; of a
-#: commit without results its run's end is estimated; an alert has pairs of the whole suite, and counts.
-MOST_OF_OTHER_LINE, MOST_OF_LOST_RUN, MOST_OF_UNMEASURED, MOST_OF_ALERT = 14, 14, 14, 14
+#: commit without results its run's end is estimated.
+MOST_OF_OTHER_LINE, MOST_OF_LOST_RUN, MOST_OF_UNMEASURED = 14, 14, 14
 LINE = f"/p/kvd/timeline/get-p1/{CPU}"
 
 
@@ -106,6 +106,5 @@ def test_no_page_takes_more_queries_than_its_budget(client: Client, full: FullWo
     found |= {page: queries(full.ada, page) for page in settings}
     assert found.pop(other_line) <= MOST_OF_OTHER_LINE
     assert found.pop(runs["lost"]) <= MOST_OF_LOST_RUN
-    assert found.pop(f"/alerts/{full.alert.pk}/") <= MOST_OF_ALERT
     assert found.pop(f"/p/kvd/c/{shas[-1]}/") <= MOST_OF_UNMEASURED
     assert {page: count for page, count in found.items() if count > MOST} == {}

@@ -1,5 +1,6 @@
 """The run page: live while it runs, complete afterwards."""
 
+import pytest
 from django.test import Client
 
 from speedtrack.alerts.models import Alert
@@ -8,6 +9,7 @@ from speedtrack.runs.models import Result, Run
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import results
 from speedtrack.tests import builders
+from speedtrack.web.pages.running import run as run_page
 from speedtrack.web.tests.world import World, html_of, queries
 
 
@@ -102,7 +104,9 @@ def test_the_number_of_queries_does_not_grow(client: Client, slow: tuple[World, 
     assert queries(client, f"/runs/{paired.pk}/") == queries(client, f"/runs/{plain.pk}/")
 
 
-def test_the_page_of_a_run_whose_documents_are_deleted_has_no_script(client: Client, kvd: World) -> None:
+def test_the_page_of_a_run_whose_documents_are_deleted_has_no_script(
+    client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kvd.push(1)
     run = builders.claim(kvd.machines[0])
     recipe = {"server": ["kvd"], "loads": [{"argv": ["speedbench"], "workload": {}}], "padding_bytes": 0}
@@ -111,6 +115,10 @@ def test_the_page_of_a_run_whose_documents_are_deleted_has_no_script(client: Cli
     results.accept_result(run.machine, run.pk, builders.result(run, "get-p1", run.commit, [], trials=trials))
     assert "Reproduce this" in html_of(client.get(f"/runs/{run.pk}/"))
     assert client.get(f"/runs/{run.pk}/reproduce.sh").status_code == 200
+    with monkeypatch.context() as of_many:
+        of_many.setattr(run_page, "LISTED_SCRIPTS", 0)
+        page = html_of(client.get(f"/runs/{run.pk}/"))
+        assert f'action="/runs/{run.pk}/reproduce.sh"' in page and '<option value="get-p1">get-p1</option>' in page
     Result.objects.update(documents=None)
     page = html_of(client.get(f"/runs/{run.pk}/"))
     assert "5 trials" in page and "Reproduce this" not in page

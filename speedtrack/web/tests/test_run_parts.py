@@ -12,8 +12,10 @@ from speedtrack.runs.models import Run, Status
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import results
 from speedtrack.tests import builders
+from speedtrack.web.pages.running import phases
 from speedtrack.web.pages.running import run as run_page
 from speedtrack.web.pages.running.faults import OTHERWISE, faults_of, remedy_of
+from speedtrack.web.pages.running.phases import TrialTotals, totals_of, trials_of
 from speedtrack.web.pages.running.placement import MOST_CPUS, cpus_of, placement_of
 from speedtrack.web.tests.world import World, html_of
 
@@ -68,6 +70,27 @@ def test_a_run_shows_its_time_its_trials_and_what_to_do(client: Client, kvd: Wor
     assert '<rect x="' in html and "discarded because of its flags" in html
 
 
+def test_totals_of_many_trials_are_those_of_few(kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = measured_now(kvd, {2: ["steal", "foreign"], 3: ["steal"]}, [0, 1, 3, 4, 5]).attempts.get()
+    few = totals_of(attempt, trials_of(attempt))
+    assert (few.number, few.flags, list(few.spent)) == (5, {"steal": 2, "foreign": 1}, ["get-p1"])
+    monkeypatch.setattr(phases, "DRAWN", 3)
+    first = trials_of(attempt)
+    assert len(first) == 4, "one more than are drawn"
+    many = totals_of(attempt, first)
+    assert many._replace(spent={}) == few._replace(spent={})
+    assert many.spent == pytest.approx(few.spent)
+
+
+def test_a_run_of_many_benchmarks_shows_the_first_rows(
+    client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = measured_now(kvd, {}, [0, 1, 3, 4, 5])
+    monkeypatch.setattr(run_page, "MEASURED", 1)
+    html = html_of(client.get(f"/runs/{run.pk}/"))
+    assert "The first 1 of 2; <a" in html and f'href="/runs/{run.pk}.csv"' in html
+
+
 def test_the_cores_of_a_run_are_drawn() -> None:
     found = placement_of({"series": SERIES, "recorded": {"housekeeping_cpus": "0-1", "interrupts_on_measured_cpus": 3}})
     assert found
@@ -103,5 +126,5 @@ def test_lists_of_cpus_are_bounded_whatever_they_say() -> None:
 )
 def test_each_failure_has_a_remedy(error: str, remedy: str) -> None:
     assert remedy in remedy_of(error)
-    found = faults_of(Run(status=Status.FAILED, error=error), [], ["not_known"])
+    found = faults_of(Run(status=Status.FAILED, error=error), TrialTotals(), ["not_known"])
     assert [fault.title for fault in found] == ["failed", "not_known"]

@@ -12,6 +12,7 @@ from speedtrack.alerts.lines.effects import EffectsOfProjects
 from speedtrack.alerts.models import Alert, NoiseFloor
 from speedtrack.runs.models import Run, Series, Trial
 from speedtrack.tests import builders
+from speedtrack.web.pages.alerting import sensitivity as sensitivity_page
 from speedtrack.web.templatetags.show import with_code
 from speedtrack.web.tests.world import CPU, World, html_of, queries
 
@@ -50,6 +51,18 @@ def test_the_noisy_ones_are_named_with_reason_and_remedy(client: Client, noisy: 
 def test_the_series_are_sorted_by_what_they_show(client: Client, noisy: World) -> None:
     shown = [one["smallest"] or 0 for one in client.get("/p/kvd/sensitivity.json").json()["series"]]
     assert shown == sorted(shown, reverse=True) and shown[-1] > 0
+
+
+def test_many_series_have_several_pages(client: Client, noisy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = html_of(client.get(PAGE))
+    rows = re.findall(r'<th scope="row">.*?</tr>', whole, re.DOTALL)
+    monkeypatch.setattr(sensitivity_page, "SHOWN", 1)
+    pages = [html_of(client.get(f"{PAGE}?page={number + 1}")) for number in range(len(rows))]
+    assert [re.findall(r'<th scope="row">.*?</tr>', page, re.DOTALL) for page in pages] == [[row] for row in rows]
+    sharpest = re.compile("The sharpest.*?</p>", re.DOTALL)
+    assert {sharpest.findall(page)[0] for page in pages} == set(sharpest.findall(whole))
+    assert f"Series 1 to 1 of {len(rows)}" in pages[0] and 'href="?page=2" rel="next"' in pages[0]
+    assert html_of(client.get(f"{PAGE}?page=999")) == pages[0]
 
 
 def test_the_same_as_json(client: Client, noisy: World) -> None:

@@ -12,19 +12,19 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
-from speedtrack.accounts.access import Refused
+from speedtrack.accounts.access import Access, Refused
 from speedtrack.alerts.models import Alert
 from speedtrack.operations import triage
 from speedtrack.operations.performing import Done
 from speedtrack.operations.refusals import REFUSED
-from speedtrack.projects.models import Project
 from speedtrack.web import scope
 from speedtrack.web.pages.alerting import alert as alert_page
 from speedtrack.web.pages.alerting import alerts as alerts_page
 from speedtrack.web.pages.alerting import gains as gains_page
 from speedtrack.web.pages.alerting import mutes as mutes_page
 from speedtrack.web.pages.alerting import sensitivity as sensitivity_page
-from speedtrack.web.pages.alerting.alerts import AlertsPage
+from speedtrack.web.pages.alerting.alerts import AlertListQuery
+from speedtrack.web.pages.project.filters import page_of
 from speedtrack.web.requests.formats import format_or_404, values_response
 from speedtrack.web.requests.operating import actor_of, perform, undo_of, way_back
 from speedtrack.web.requests.permissions import access_of
@@ -37,20 +37,20 @@ MOST_DECIDED = 200  # alerts at once
 def alerts(request: HttpRequest, slug: str | None = None) -> HttpResponse:
     """The alerts of a project, or of all projects."""
     project = scope.project_or_404(slug) if slug else None
-    page = listed_alerts(request, project)
+    page = alerts_page.load(project, *filters_and_access(request))
     return render(request, "web/alerts.html", {"page": page, "project": project, "status": page.filters.status})
 
 
 @require_safe
 def alerts_values(request: HttpRequest, form: str, slug: str | None = None) -> HttpResponseBase:
     format_or_404(form, "alerts")
-    page = listed_alerts(request, scope.project_or_404(slug) if slug else None)
-    document, rows = partial(alerts_page.alerts_document, page), partial(alerts_page.csv_rows, page)
-    return values_response(form, f"{slug}-alerts" if slug else "alerts", document, rows)
+    document = alerts_page.load_document(scope.project_or_404(slug) if slug else None, *filters_and_access(request))
+    name = f"{slug}-alerts" if slug else "alerts"
+    return values_response(form, name, document.named, partial(alerts_page.csv_rows, document))
 
 
-def listed_alerts(request: HttpRequest, project: Project | None) -> AlertsPage:
-    return alerts_page.load(project, alerts_page.AlertListQuery.of(request.GET), access_of(request))
+def filters_and_access(request: HttpRequest) -> tuple[AlertListQuery, Access]:
+    return AlertListQuery.of(request.GET), access_of(request)
 
 
 def decide_alerts(request: HttpRequest) -> HttpResponse:
@@ -140,7 +140,7 @@ def end_mute(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 @require_safe
 def sensitivity(request: HttpRequest, slug: str) -> HttpResponse:
     """The benchmarks that are too noisy, and how small a change all others show."""
-    page = sensitivity_page.load(scope.project_or_404(slug))
+    page = sensitivity_page.load_part(scope.project_or_404(slug), page_of(request.GET))
     return render(request, "web/sensitivity.html", {"page": page, "project": page.project})
 
 

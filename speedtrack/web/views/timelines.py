@@ -18,10 +18,10 @@ from speedtrack.web.pages.timeline.legend import legend_of
 from speedtrack.web.pages.timeline.names import LineName, suggestions
 from speedtrack.web.pages.timeline.overlay import Overlay, overlay_of
 from speedtrack.web.pages.timeline.points import Gaps, ShownChange, changes_on, gaps_in
-from speedtrack.web.pages.timeline.table import csv_rows
+from speedtrack.web.pages.timeline.table import csv_lines
 from speedtrack.web.pages.timeline.version import etag_of
 from speedtrack.web.pages.timeline.view import RANGES, lines_of, newest_position, position_of, view_of
-from speedtrack.web.requests.formats import csv_response, format_or_404
+from speedtrack.web.requests.formats import csv_file, format_or_404
 from speedtrack.web.requests.permissions import access_of
 
 WIDTH, HEIGHT = 1000, 420  # of an SVG
@@ -96,7 +96,7 @@ def json_answer(request: HttpRequest, overlay: Overlay, gaps: Gaps, changes: lis
 
 
 def csv_answer(request: HttpRequest, overlay: Overlay, gaps: Gaps, changes: list[ShownChange]) -> HttpResponseBase:
-    return csv_response(file_name(overlay), csv_rows(overlay, gaps, changes))
+    return csv_file(file_name(overlay), csv_lines(overlay, gaps, changes))
 
 
 def svg_answer(request: HttpRequest, overlay: Overlay, gaps: Gaps, changes: list[ShownChange]) -> HttpResponse:

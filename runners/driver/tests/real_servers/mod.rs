@@ -5,6 +5,7 @@
 mod cluster;
 mod counts;
 mod duel;
+mod going_on;
 mod ladder;
 mod machine;
 mod memcached;

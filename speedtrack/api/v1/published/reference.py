@@ -17,7 +17,8 @@ from django.db.models import F, Subquery
 from speedtrack.accounts import access
 from speedtrack.accounts.access import Caller
 from speedtrack.alerts.models import Alert, Bisection, Mute
-from speedtrack.projects.models import Annotation, Branch, Delivery, Position, Project
+from speedtrack.projects import positions
+from speedtrack.projects.models import Annotation, Branch, Delivery, Project
 from speedtrack.runs.models import Import, Machine, Measurement, PairedComparison, Profile, Run, Series, Status
 
 Schema = dict[str, Any]
@@ -45,7 +46,7 @@ class Field:
 
 @dataclass(frozen=True)
 class ReferenceOperation:
-    """One operation. ``answers``: status, meaning, and the name of the document."""
+    """One operation. ``answers``: status, meaning, and the name of the document. ``source``: its part of the schema."""
 
     name: str
     method: str
@@ -56,7 +57,8 @@ class ReferenceOperation:
     body: list[Field]
     answers: list[tuple[str, str, str]]
     example: str
-    line: str
+    source: Schema
+    body_schema: Schema
 
 
 @dataclass(frozen=True)
@@ -71,15 +73,19 @@ class Reference:
     groups: dict[str, list[ReferenceOperation]]
     documents: list[ReferenceDocument]
 
+    def lines(self, caller: Caller) -> list[str]:
+        """The shell line of each operation, group by group, with the names of what this caller may see."""
+        examples = Examples(caller)
+        return [examples.line(operation) for operations in self.groups.values() for operation in operations]
 
-def reference_of(schema: Schema, caller: Caller) -> Reference:
-    """The operations of an OpenAPI ``schema`` by subject, with examples for this caller."""
+
+def reference_of(schema: Schema) -> Reference:
+    """The operations of an OpenAPI ``schema`` by subject."""
     schemas = schema["components"]["schemas"]
-    examples = Examples(caller)
     groups: dict[str, list[ReferenceOperation]] = {}
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
-            groups.setdefault(operation["tags"][0], []).append(operation_of(method, path, operation, schemas, examples))
+            groups.setdefault(operation["tags"][0], []).append(operation_of(method, path, operation, schemas))
     documents = [
         ReferenceDocument(name, document.get("description", ""), list(fields_of(document)))
         for name, document in sorted(schemas.items())
@@ -88,9 +94,7 @@ def reference_of(schema: Schema, caller: Caller) -> Reference:
     return Reference(groups, documents)
 
 
-def operation_of(
-    method: str, path: str, operation: Schema, schemas: Schema, examples: "Examples"
-) -> ReferenceOperation:
+def operation_of(method: str, path: str, operation: Schema, schemas: Schema) -> ReferenceOperation:
     body_schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     body = schemas.get(name_in(body_schema), body_schema)  # one that is not named is described in place
     successes = [(status, answer) for status, answer in operation["responses"].items() if status < "300"]
@@ -108,7 +112,8 @@ def operation_of(
         body=list(fields_of(body)),
         answers=answers,
         example=json.dumps(example_of(document, schemas), indent=2, ensure_ascii=False),
-        line=examples.line(method.upper(), path, operation, body),
+        source=operation,
+        body_schema=body,
     )
 
 
@@ -232,7 +237,7 @@ class Examples:
         machine = series.machine if series else None
         queued_runs = Run.objects.filter(machine=machine, status=Status.QUEUED, project=project)
         branch = Branch.objects.filter(project=project, name=self.branch).values("pk")
-        line = Position.objects.filter(branch=Subquery(branch)).order_by("-number").values("commit__sha")
+        line = positions.newest_of(branch, OLDER).values("commit__sha")
         # In orders that indexes have, so that no more than a few rows are read.
         rows = {
             "measurement_id": Measurement.objects.filter(series=series),
@@ -258,12 +263,13 @@ class Examples:
         }
         return newest
 
-    def line(self, method: str, path: str, operation: Schema, body: Schema) -> str:
+    def line(self, operation: ReferenceOperation) -> str:
         """The shell line that calls an operation; the environment of the shell has the token."""
-        own = self.of_operations.get(operation["operationId"], {})
+        path, source, is_read = operation.path, operation.source, operation.method == "GET"
+        own = self.of_operations.get(operation.name, {})
         values = self.known | {name: pk for name, pk in own.items() if pk}
         query = {}
-        for parameter in operation["parameters"]:
+        for parameter in source["parameters"]:
             value = values.get(parameter["name"]) or parameter["name"].upper()
             if parameter["in"] == "path":
                 path = path.replace(f"{{{parameter['name']}}}", quote(str(value), safe=""))
@@ -271,14 +277,14 @@ class Examples:
                 query[parameter["name"]] = value
         address = f"{settings.URL}{path}{f'?{urlencode(query)}' if query else ''}"
         arguments = ["curl --fail-with-body -sS"]
-        needs_role = "Needs the role" in operation.get("description", "")
-        if method != "GET" or needs_role or (self.project and not self.project.is_public):
+        needs_role = "Needs the role" in operation.description
+        if not is_read or needs_role or (self.project and not self.project.is_public):
             arguments.append(f'-H "Authorization: Bearer {TOKEN}"')
-        if method != "GET":
-            arguments.append(f"-X {method}")
-        if body:
+        if not is_read:
+            arguments.append(f"-X {operation.method}")
+        if operation.body_schema:
             arguments.append("-H 'Content-Type: application/json'")
-            arguments.append(f"-d {shlex.quote(json.dumps(self.body(body)))}")
+            arguments.append(f"-d {shlex.quote(json.dumps(self.body(operation.body_schema)))}")
         arguments.append(shlex.quote(address))
         short = " ".join(arguments)
         return short if len(short) <= LONGEST_LINE else " \\\n  ".join(arguments)

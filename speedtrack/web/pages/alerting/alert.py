@@ -22,13 +22,23 @@ from speedtrack.alerts.triage import muting, triage
 from speedtrack.alerts.triage.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
 from speedtrack.alerts.triage.triage import CHOICES
 from speedtrack.benchmarks import numbers
-from speedtrack.judging.instructions import Work, is_time_only, sentences_of, works_of
+from speedtrack.benchmarks.metrics import HEADLINE
+from speedtrack.judging.instructions import (
+    SERIES,
+    SeriesOfInstructions,
+    Work,
+    by_benchmark,
+    instructions_of,
+    is_time_only,
+    sentences_of,
+    works_of,
+)
 from speedtrack.judging.layouts import layout_sentences
 from speedtrack.judging.whole import WholeEffect, whole_effect_of
 from speedtrack.projects.models import Commit
 from speedtrack.reports import alerts as reports
 from speedtrack.reports.readings.lines import AlertLines, lines_of_alert
-from speedtrack.runs.models import Reason, Run
+from speedtrack.runs.models import Reason, Result, Run, Series
 from speedtrack.web.drawing.small.excerpts import Excerpt
 from speedtrack.web.drawing.small.plots import Forest, Whisker
 from speedtrack.web.drawing.small.strips import SideStrips
@@ -151,7 +161,7 @@ class AlertPage:
 
 @cache  # it takes longer to put together than to execute
 def known_alerts() -> QuerySet[Alert]:
-    """All alerts, and whether each has mutes, profiles, a trial of hunks and pairs of its whole suite to look for."""
+    """All alerts, and what each has to look for: mutes, profiles, a trial of hunks, its whole suite, layouts."""
     related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
     mutes = Mute.objects.in_force().filter(project=OuterRef("project"))
     profiled = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
@@ -159,6 +169,7 @@ def known_alerts() -> QuerySet[Alert]:
     effect = Run.objects.filter(reason=Reason.EFFECT, base=OuterRef("before"), commit=OuterRef("commit"))
     has = {"has_mutes": Exists(mutes), "has_profiles": Exists(profiled), "has_trial": Exists(tried)}
     has["has_effect"] = Exists(effect)
+    has["has_layouts"] = Exists(Result.objects.filter(attempt__run__change_points__alert=OuterRef("pk"), layouts__gt=0))
     return Alert.objects.with_range().annotate(**has).select_related(*related)
 
 
@@ -191,9 +202,9 @@ def load(alert: Alert, can_decide: bool = True, shown: range = range(MOST_PAIRS)
     forest = Forest.of([(cp.ratio, cp.low, cp.high) for cp in points])
     whole = whole_effect_of(alert) if getattr(alert, "has_effect", True) else None
     by_history = bool(points) and not (whole and whole.total)
-    benchmarks = headline_series(alert, points[0]) if by_history else {}
+    benchmarks, counted = series_of(alert, points, by_history)
     line = points_around(alert, {*benchmarks, *(cp.series_id for cp in points[:MOST_EXCERPTS])})
-    works = works_of(points)
+    works = works_of(points, counted)
     verdicts = verdicts_of(points, detailed)
     settled = {verdict.change_point_id: verdict for verdict in verdicts if verdict.answer == Verdict.Answer.DIFFERENT}
     excerpts = excerpts_of(alert, points[:MOST_EXCERPTS], line)
@@ -218,7 +229,7 @@ def load(alert: Alert, can_decide: bool = True, shown: range = range(MOST_PAIRS)
         whole=whole,
         which_moved=sentences_of(works),
         is_time_only=is_time_only(works),
-        layouts=layout_sentences(works, settled),
+        layouts=layout_sentences(works, settled, getattr(alert, "has_layouts", True)),
         function_tables=function_tables,
         lines=lines_of_alert(alert, function_tables, hunks_of(alert) if getattr(alert, "has_trial", True) else []),
         narrowing=narrowed(alert, path, worst) if worst else None,
@@ -235,6 +246,18 @@ def changes_near(alert: Alert) -> list[ChangePoint]:
         if cp.alert_id == alert.pk:
             cp.alert = alert
     return rows
+
+
+def series_of(
+    alert: Alert, points: Sequence[ChangePoint], by_history: bool
+) -> tuple[dict[int, int], SeriesOfInstructions]:
+    """The benchmarks of ``headline_series`` by series, if history says what the whole suite did; and the series of
+    instructions of these changes' benchmarks: by one query.
+    """
+    condition = instructions_of(points) | headline_series(alert, points[0]) if by_history else instructions_of(points)
+    rows = list(Series.objects.filter(condition).values_list(*SERIES))
+    counted = by_benchmark(row for row in rows if row[0] != HEADLINE)
+    return {pk: benchmark for metric, benchmark, _, pk in rows if metric == HEADLINE}, counted
 
 
 def narrowed(alert: Alert, path: Sequence[PathRow], worst: Evidence) -> Narrowing | None:

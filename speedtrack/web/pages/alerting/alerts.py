@@ -125,22 +125,32 @@ class AlertsPage:
 
 def load(project: Project | None, filters: AlertListQuery, access: Access) -> AlertsPage:
     selection = filtered_alerts(standing_alerts(project, access), filters, access.caller.user)
-    by_status = count_by_status(selection)
-    counts = [(name, by_status.get(name, 0)) for name in (*Alert.Status.values, "improvements")]
+    counts = counts_of(selection)
     alerts, following = page_of(of_status(selection, filters.status), filters)
     people = User.objects.filter(is_active=True).order_by("username").values_list("username", flat=True)
     return AlertsPage(
         alerts=alerts,
         counts=counts,
-        open=sum(by_status.get(name, 0) for name in Alert.OPEN),
+        open=sum(count for name, count in counts if name in Alert.OPEN),
         filters=filters,
         projects=[]
         if project
         else list(access.among(Project.objects.order_by("name"), "pk").values_list("slug", "name")),
-        people=people[:MOST_PEOPLE],  # documents do not read them
+        people=people[:MOST_PEOPLE],
         following=following,
         metrics=watched_metrics(project),
     )
+
+
+def load_document(project: Project | None, filters: AlertListQuery, access: Access) -> AlertList:
+    """The alerts of the page, in its order, as the API has them."""
+    selection = filtered_alerts(standing_alerts(project, access), filters, access.caller.user)
+    ordered = ordered_from(of_status(selection, filters.status), filters)
+    keys, following = page_and_next(list(ordered.only("pk")[: PAGE + 1]), filters, PAGE)
+    alerts = Alert.objects.with_range().filter(pk__in=[alert.pk for alert in keys])
+    by_pk = {alert.pk: alert for alert in plain_rows(alerts, ALERTS, JOINED)}
+    documents = AlertDocument.list_of(by_pk[alert.pk] for alert in keys)
+    return AlertList(counts=dict(counts_of(selection)), after=following, alerts=documents)
 
 
 def standing_alerts(project: Project | None, access: Access) -> AlertQuerySet:
@@ -184,14 +194,21 @@ def list_alerts(project: Project | None, status: str, access: Access) -> list[Li
 
 def page_of(selection: AlertQuerySet, filters: AlertListQuery, most: int = PAGE) -> tuple[list[ListedAlert], str]:
     """One page of alerts, and where the next one begins."""
-    ordered = ordered_from(selection, filters)
-    rows = ordered.with_range().select_related("project", "branch", "before", "commit", "assignee")
-    alerts = list(rows.only(*ALERT_COLUMNS)[: most + 1])
-    following = ""
-    if len(alerts) > most:
-        last = alerts[most - 1]
-        following = f"{getattr(last, 'size', 0)!r}:{last.pk}" if filters.order == "size" else str(last.pk)
-    return with_changes(alerts[:most]), following
+    rows = (
+        ordered_from(selection, filters)
+        .with_range()
+        .select_related("project", "branch", "before", "commit", "assignee")
+    )
+    alerts, following = page_and_next(list(rows.only(*ALERT_COLUMNS)[: most + 1]), filters, most)
+    return with_changes(alerts), following
+
+
+def page_and_next(alerts: list[Alert], filters: AlertListQuery, most: int) -> tuple[list[Alert], str]:
+    """The first of these alerts, ``most`` of ``most`` and one, and the cursor behind them; empty if that is all."""
+    if len(alerts) <= most:
+        return alerts, ""
+    last = alerts[most - 1]
+    return alerts[:most], f"{getattr(last, 'size', 0)!r}:{last.pk}" if filters.order == "size" else str(last.pk)
 
 
 def ordered_from(alerts: AlertQuerySet, filters: AlertListQuery) -> AlertQuerySet:
@@ -230,17 +247,6 @@ def with_changes(alerts: list[Alert]) -> list[ListedAlert]:
     return [ListedAlert(alert, changes[alert.pk], strip_of(changes[alert.pk])) for alert in alerts]
 
 
-def alerts_document(page: AlertsPage) -> dict[str, Any]:
-    return AlertList(counts=dict(page.counts), after=page.following, alerts=alert_documents(page)).named()
-
-
-def alert_documents(page: AlertsPage) -> list[AlertDocument]:
-    """The alerts of the page, in its order, as the API has them."""
-    alerts = Alert.objects.with_range().filter(pk__in=[row.alert.pk for row in page.alerts])
-    by_pk = {alert.pk: alert for alert in plain_rows(alerts, ALERTS, JOINED)}
-    return AlertDocument.list_of(by_pk[row.alert.pk] for row in page.alerts)
-
-
 def strip_of(changes: Sequence[ListedChange]) -> ChangeStrip | None:
     effects = [(change.metric, change.ratio, change.low, change.high) for change in changes[:SHOWN_CHANGES]]
     return ChangeStrip.of(effects) if effects else None
@@ -262,6 +268,12 @@ def count_alerts(project: Project | None, access: Access) -> dict[str, int]:
     return count_by_status(standing_alerts(project, access))
 
 
+def counts_of(alerts: QuerySet[Alert]) -> list[tuple[str, int]]:
+    """``count_by_status`` of every status, then of the improvements."""
+    by_status = count_by_status(alerts)
+    return [(name, by_status.get(name, 0)) for name in (*Alert.Status.values, "improvements")]
+
+
 def count_by_status(alerts: QuerySet[Alert]) -> dict[str, int]:
     """How many slowdowns there are by status, and how many improvements."""
     by_status: dict[str, int] = defaultdict(int)
@@ -279,10 +291,10 @@ ENTRY_COLUMNS = (
 WORST_COLUMNS = ("benchmark", "metric", "is_slowdown", "ratio", "low", "high", "kind")
 
 
-def csv_rows(page: AlertsPage) -> Iterator[list[Any]]:
+def csv_rows(listed: AlertList) -> Iterator[list[Any]]:
     """An alert a row, with its worst change; the columns are fields of the API's documents."""
     yield [*ENTRY_COLUMNS, *WORST_COLUMNS]
-    for document in alert_documents(page):
+    for document in listed.alerts:
         worst = next(iter(document.changes), None)
         yield [
             *(getattr(document, name) for name in ENTRY_COLUMNS),

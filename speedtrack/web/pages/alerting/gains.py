@@ -74,8 +74,7 @@ def months_of(confirmed: QuerySet[ChangePoint]) -> list[datetime]:
 def gains_of(confirmed: QuerySet[ChangePoint], month: datetime) -> list[ChangeGroup]:
     """By cause: the gains of a month, the largest first. Fewer instructions alone come after what got faster."""
     of_month = confirmed.filter(commit__committed_at__year=month.year, commit__committed_at__month=month.month)
-    steps = of_month.order_by("-pk")[:MOST]
-    groups = changes.groups_of(step for step in steps if not step.is_slowdown)
+    groups = changes.groups_of_rows(of_month.order_by("-pk")[:MOST], lambda point: not point.is_slowdown)
     return sorted(groups, key=rank_of)
 
 

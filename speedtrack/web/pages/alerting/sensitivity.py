@@ -4,16 +4,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db.models import Max, QuerySet
+from django.db.models import Case, Count, F, Max, QuerySet, Value, When, Window
+from django.db.models.functions import Coalesce, Collate, Greatest
 
 from speedtrack.alerts.lines import sensitivity
 from speedtrack.alerts.models import SeriesSensitivity
+from speedtrack.alerts.models.sensitivity import TIMES, TOO_NOISY
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Project
 from speedtrack.reports.evidence import SensitivityDocument, SensitivityList
 from speedtrack.runs.models import Series
 from speedtrack.web.requests.formats import rows_of
+
+SHOWN = 200  # series of a page
 
 
 class ShownSensitivity(NamedTuple):
@@ -34,10 +38,33 @@ class SensitivityPage:
     noisy: list[ShownSensitivity]
     others: list[ShownSensitivity]
 
+
+@dataclass(frozen=True)
+class SensitivityPart(SensitivityPage):
+    """The part of the series that one page shows: those behind the first ``begin`` of all ``of``.
+
+    ``sharpest``: of all, the series that shows the smallest change.
+    """
+
+    sharpest: ShownSensitivity | None = None
+    begin: int = 0
+    of: int = 0
+
     @property
-    def sharpest(self) -> ShownSensitivity | None:
-        """The series that shows the smallest change."""
-        return next((row for row in (*self.others[::-1], *self.noisy[::-1]) if row.found.smallest), None)
+    def last(self) -> int:
+        return self.begin + len(self.noisy) + len(self.others)
+
+    @property
+    def first(self) -> int:
+        return self.begin + 1
+
+    @property
+    def previous_page(self) -> int | None:
+        return self.begin // SHOWN or None
+
+    @property
+    def next_page(self) -> int | None:
+        return self.begin // SHOWN + 2 if self.last < self.of else None
 
 
 def load(project: Project) -> SensitivityPage:
@@ -46,6 +73,45 @@ def load(project: Project) -> SensitivityPage:
     rows.sort(key=lambda row: (-(row.found.smallest or 0), row.benchmark, row.metric.name))
     noisy = [row for row in rows if row.found.too_noisy]
     return SensitivityPage(project, branch, noisy, [row for row in rows if not row.found.too_noisy])
+
+
+def load_part(project: Project, page: int) -> SensitivityPart:
+    """The series of a page, counted from 1, in the same order."""
+    branch = sensitivity.default_branch(project.pk)
+    if branch is None:
+        return SensitivityPart(project, branch, [], [])
+    ordered = in_order(sensitivity.newest(branch, current_series(project)))
+    begin = (page - 1) * SHOWN
+    rows = list(ordered.annotate(total=Window(Count("pk")))[begin : begin + SHOWN])
+    if not rows and begin:
+        return load_part(project, 1)
+    sharpest = ordered.filter(size__gt=0).reverse().first()
+    shown = [shown_row(row) for row in rows]
+    return SensitivityPart(
+        project,
+        branch,
+        [row for row in shown if row.found.too_noisy],
+        [row for row in shown if not row.found.too_noisy],
+        shown_row(sharpest) if sharpest else None,
+        begin,
+        rows[0].total if rows else 0,
+    )
+
+
+def in_order(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Those too noisy, then the others; each the least sharp first."""
+    size = Coalesce(Greatest("visible", "paired"), 0.0)
+    limit = Greatest(Value(TOO_NOISY), TIMES * F("smallest_effect"))
+    names = (Collate(f"series__{name}", "C") for name in ("benchmark__name", "metric", "machine__name"))
+    related = rows.select_related("series__benchmark", "series__machine")
+    sized = related.defer("series__benchmark__definition", "series__machine__facts").alias(size=size)
+    ordered: QuerySet[Any] = sized.order_by(Case(When(size__gt=limit, then=0), default=1), F("size").desc(), *names)
+    return ordered
+
+
+def shown_row(row: SeriesSensitivity) -> ShownSensitivity:
+    series = row.series
+    return ShownSensitivity(series.benchmark.name, row.metric, series.machine.name, row)
 
 
 def shown_rows(branch: Branch, series: QuerySet[Series]) -> list[ShownSensitivity]:

@@ -8,6 +8,7 @@ from django.db.models import Exists, OuterRef
 from django.http import Http404
 
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.ground.postgres.plainrows import among_selected
 from speedtrack.judging.summaries import State, Summary, summaries_of
 from speedtrack.projects.mirrors.git import ChangedFile, Description
 from speedtrack.projects.models import Annotation, Branch, Commit, Position, Project, sha_begins
@@ -184,4 +185,7 @@ def deferrals_of(commit: Commit) -> list[Deferral]:
 def change_points_around(branch: Branch, number: int) -> Iterable[ChangePoint]:
     """The change points whose range includes this position, so that the commit may be their cause."""
     starts_before = Position.objects.filter(branch=branch, commit=OuterRef("before"), number__lt=number)
-    return changes.on_branch(branch, first=number).filter(Exists(starts_before)).order_by("id")
+    from_here_on = among_selected(
+        "commit_id", Position.objects.filter(branch=branch, number__gte=number).values("commit")
+    )
+    return changes.on_branch(branch, first=number).filter(from_here_on, Exists(starts_before)).order_by("id")

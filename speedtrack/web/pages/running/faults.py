@@ -2,13 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.runs.models import Attempt, Result, Run, Status
+from speedtrack.runs.models import Attempt, Run, Status
 from speedtrack.web.help import TERMS
-from speedtrack.web.pages.running.phases import TrialRow
+from speedtrack.web.pages.running.phases import ShownResult, TrialTotals
 
 #: By the beginning of the reason, or a part of it: what helps. The first that fits counts.
 REMEDIES = {
@@ -36,7 +36,7 @@ class Fault(NamedTuple):
     remedy: str
 
 
-def faults_of(run: Run, trials: Sequence[TrialRow], flags: Iterable[str]) -> list[Fault]:
+def faults_of(run: Run, trials: TrialTotals, flags: Iterable[str]) -> list[Fault]:
     """The faults of a run, the worst first: why it failed, then what makes values doubtful.
 
     ``flags``: of the measurements.
@@ -46,9 +46,9 @@ def faults_of(run: Run, trials: Sequence[TrialRow], flags: Iterable[str]) -> lis
         again = " It waits for another attempt." if run.status == Status.QUEUED else ""
         title = "failed" if run.status == Status.FAILED else "an attempt was lost"
         faults.append(Fault(title, "", "", remedy_of(run.error) + again))  # the page has the error itself
-    counts = Counter(flag for trial in trials for flag in set(trial.flags))
+    counts = Counter(trials.flags)
     for flag in dict.fromkeys([*(flag for flag, _ in counts.most_common()), *flags]):
-        faults.append(flag_fault(flag, counts[flag], len(trials)))
+        faults.append(flag_fault(flag, counts[flag], trials.number))
     return faults
 
 
@@ -59,7 +59,7 @@ def out_of_reach(attempt: Attempt | None) -> list[Fault]:
     return [Fault(f"{name}: out of reach", "", f"{reason}.", remedy) for name, reason in reasons.items()]
 
 
-def without_layouts(results: Iterable[Result]) -> list[Fault]:
+def without_layouts(results: Iterable[ShownResult]) -> list[Fault]:
     """Why random layouts that the suite has were not measured, each reason once."""
     reasons = dict.fromkeys(result.no_layouts for result in results if result.no_layouts)
     remedy = "The plain programs were measured: the run did not fail."

@@ -1,15 +1,17 @@
 """How a run spent its time, and its trials in the order of measuring."""
 
-from collections import defaultdict
-from collections.abc import Sequence
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from django.db import connection
 from django.utils import timezone
 
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
-from speedtrack.runs.models import Attempt, Build, Result, Run, Trial
+from speedtrack.runs.models import Attempt, Build, Run, Trial
 from speedtrack.web.drawing.small.strips import TrialMark, TrialStrip, order_place
 
 MOST_BENCHMARKS = 8  # with a part of the bar each
@@ -33,6 +35,17 @@ class TrialRow(NamedTuple):
     seconds: float
     flags: list[str]
     started_at: datetime
+
+
+class ShownResult(NamedTuple):
+    """What the page shows of a result. ``documented``: the documents of its trials are stored."""
+
+    benchmark: str
+    side: str
+    stopping: dict[str, Any] | None
+    no_layouts: str
+    repeatable: bool
+    documented: bool
 
 
 class MeasurementRow(NamedTuple):
@@ -93,16 +106,68 @@ class TrialChart:
     any_flagged: bool
 
 
-def trials_of(results: Sequence[Result]) -> list[TrialRow]:
-    """All trials in the order of measuring."""
+class TrialTotals(NamedTuple):
+    """All trials of an attempt in total. ``spent``: seconds by benchmark; both sides of a block share its time."""
+
+    number: int = 0
+    flags: Mapping[str, int] = {}
+    spent: Mapping[str, float] = {}
+    first: datetime = datetime.min
+    last: datetime = datetime.max
+
+
+TOTALS = """
+    SELECT sum(of_benchmark.trials)::int,
+           (SELECT coalesce(jsonb_object_agg(flag, trials), '{}')
+              FROM (SELECT flag, count(DISTINCT (t.result_id, t.number)) AS trials
+                      FROM runs_result r JOIN runs_trial t ON t.result_id = r.id CROSS JOIN unnest(t.flags) AS flag
+                     WHERE r.attempt_id = %(attempt)s GROUP BY flag) of_flag),
+           array_agg(of_benchmark.name), array_agg(of_benchmark.seconds),
+           min(of_benchmark.begun), max(of_benchmark.ended)
+      FROM (SELECT of_block.name::text, sum(trials) AS trials, sum(seconds) AS seconds, min(begun) AS begun,
+                   max(ended) AS ended
+              FROM (SELECT b.name, count(*) AS trials, max(t.seconds) AS seconds, min(t.started_at) AS begun,
+                           max(t.started_at + t.seconds * interval '1 second') AS ended
+                      FROM runs_result r
+                      JOIN benchmarks_benchmark b ON b.id = r.benchmark_id
+                      JOIN runs_trial t ON t.result_id = r.id
+                     WHERE r.attempt_id = %(attempt)s
+                  GROUP BY b.name, t.number) of_block
+          GROUP BY of_block.name) of_benchmark
+"""
+
+
+def trials_of(attempt: Attempt | None) -> list[TrialRow]:
+    """The trials in the order of measuring; of more than DRAWN the first, and one more."""
     sources = {"benchmark": "result__benchmark__name", "side": "result__side"}
     columns = [sources.get(name, name) for name in TrialRow._fields]
-    trials = Trial.objects.filter(result__in=results).order_by("order", "result", "number")
-    return [TrialRow._make(row) for row in trials.values_list(*columns)]
+    trials = Trial.objects.filter(result__attempt=attempt).order_by("order", "result", "number")
+    return [TrialRow._make(row) for row in trials.values_list(*columns)[: DRAWN + 1]] if attempt else []
+
+
+def totals_of(attempt: Attempt | None, trials: Sequence[TrialRow]) -> TrialTotals:
+    """The totals of all trials. ``trials``: as ``trials_of`` returns them."""
+    if not trials or attempt is None:
+        return TrialTotals()
+    if len(trials) > DRAWN:
+        with connection.cursor() as cursor:
+            cursor.execute(TOTALS, {"attempt": attempt.pk})
+            number, flags, names, seconds, first, last = cursor.fetchone()
+        return TrialTotals(number, Counter(json.loads(flags)), dict(zip(names, seconds, strict=True)), first, last)
+    blocks: dict[tuple[str, int], float] = {}
+    for trial in trials:
+        block = (trial.benchmark, trial.number)
+        blocks[block] = max(blocks.get(block, 0.0), trial.seconds)
+    spent: dict[str, float] = defaultdict(float)
+    for (benchmark, _), seconds in blocks.items():
+        spent[benchmark] += seconds
+    first = min(trial.started_at for trial in trials)
+    last = max(trial.started_at + timedelta(seconds=trial.seconds) for trial in trials)
+    return TrialTotals(len(trials), Counter(flag for trial in trials for flag in set(trial.flags)), spent, first, last)
 
 
 def phases_of(
-    run: Run, attempt: Attempt | None, builds: Sequence[Build], results: Sequence[Result], trials: Sequence[TrialRow]
+    run: Run, attempt: Attempt | None, builds: Sequence[Build], results: Sequence[ShownResult], trials: TrialTotals
 ) -> Phases | None:
     """The phases of an attempt so far; None before a claim.
 
@@ -116,7 +181,7 @@ def phases_of(
     remaining = max(0.0, total - sum(phase.seconds for phase in [*building, *measuring]))
     reporting = reporting_seconds(attempt, trials)
     if reporting is None:
-        name = "setting up and reporting" if trials or not results else "measuring and reporting"
+        name = "setting up and reporting" if trials.number or not results else "measuring and reporting"
         name = name if attempt.ended_at else "what lasts now, and setting up"
         phases = [*building, *measuring, Phase(name, "rest", remaining)]
     else:
@@ -126,14 +191,12 @@ def phases_of(
     return Phases(placed([phase for phase in phases if phase.seconds > 0]), waited(run, attempt))
 
 
-def reporting_seconds(attempt: Attempt, trials: Sequence[TrialRow]) -> float | None:
+def reporting_seconds(attempt: Attempt, trials: TrialTotals) -> float | None:
     """Seconds from the last trial to the end of the attempt; None while it lasts, or if the clocks disagree."""
-    if not trials or attempt.ended_at is None:
+    if not trials.number or attempt.ended_at is None:
         return None
-    first = min(trial.started_at for trial in trials)
-    last = max(trial.started_at + timedelta(seconds=trial.seconds) for trial in trials)
-    agree = attempt.started_at - SKEW <= first and last <= attempt.ended_at + SKEW
-    return max(0.0, (attempt.ended_at - last).total_seconds()) if agree else None
+    agree = attempt.started_at - SKEW <= trials.first and trials.last <= attempt.ended_at + SKEW
+    return max(0.0, (attempt.ended_at - trials.last).total_seconds()) if agree else None
 
 
 def waited(run: Run, attempt: Attempt) -> float | None:
@@ -145,24 +208,16 @@ def build_name(run: Run, build: Build) -> str:
     return f"{'build from the cache' if build.cached else 'build'}{side}"
 
 
-def measuring_phases(trials: Sequence[TrialRow]) -> list[Phase]:
-    """The benchmarks, the longest first, and the time between their trials. Both sides of a block share its time."""
-    if not trials:
+def measuring_phases(trials: TrialTotals) -> list[Phase]:
+    """The benchmarks, the longest first, and the time between their trials."""
+    if not trials.number:
         return []
-    blocks: dict[tuple[str, int], float] = {}
-    for trial in trials:
-        block = (trial.benchmark, trial.number)
-        blocks[block] = max(blocks.get(block, 0.0), trial.seconds)
-    spent: dict[str, float] = defaultdict(float)
-    for (benchmark, _), seconds in blocks.items():
-        spent[benchmark] += seconds
+    spent = trials.spent
     longest = sorted(spent, key=lambda name: (-spent[name], name))
     phases = [Phase(name, "measure", spent[name]) for name in longest[:MOST_BENCHMARKS]]
     if remaining := longest[MOST_BENCHMARKS:]:
         phases.append(Phase(f"{len(remaining)} more benchmarks", "measure", sum(spent[name] for name in remaining)))
-    first = min(trial.started_at for trial in trials)
-    last = max(trial.started_at + timedelta(seconds=trial.seconds) for trial in trials)
-    between = (last - first).total_seconds() - sum(spent.values())
+    between = (trials.last - trials.first).total_seconds() - sum(spent.values())
     return [*phases, Phase("between the trials", "rest", max(0.0, between))]
 
 
@@ -177,7 +232,7 @@ def placed(phases: Sequence[Phase]) -> list[Phase]:
 
 
 def trial_chart(
-    run: Run, results: Sequence[Result], trials: Sequence[TrialRow], measurements: Sequence[MeasurementRow]
+    run: Run, results: Sequence[ShownResult], trials: Sequence[TrialRow], measurements: Sequence[MeasurementRow]
 ) -> TrialChart | None:
     """The trials as dots, by the metric that the run is for. None without trials, or with too many for a drawing."""
     if not trials or len(trials) > DRAWN:
@@ -190,7 +245,7 @@ def trial_chart(
         marks[trial.benchmark, trial.side].append(TrialMark(trial.order, by_trial.get(trial.number), trial.flags))
     rows = []
     for result in results:
-        key = (result.benchmark.name, result.side)
+        key = (result.benchmark, result.side)
         metric, _ = values.get(key, (METRICS[HEADLINE], {}))
         strip = TrialStrip.of(marks[key], metric, first, last)
         rows.append(TrialsOfBenchmark(*key, metric, strip, stop_text(result.stopping) if result.stopping else ""))

@@ -36,12 +36,15 @@ from speedtrack.web.pages.running.facts import FactGroups
 from speedtrack.web.pages.running.faults import Fault, faults_of, out_of_reach, without_layouts
 from speedtrack.web.pages.running.live import stream_of_run
 from speedtrack.web.pages.running.phases import (
+    DRAWN,
     MeasurementRow,
     Phases,
+    ShownResult,
     TrialChart,
     TrialRow,
     drawn_metrics,
     phases_of,
+    totals_of,
     trial_chart,
     trials_of,
 )
@@ -50,6 +53,8 @@ from speedtrack.web.requests.formats import rows_of
 
 LOG_TAIL = 100  # lines of the log that the page shows
 TRIALS = 400
+MEASURED = 600  # rows; all are in the CSV
+LISTED_SCRIPTS = 60  # of more, one is chosen by its benchmark
 SHOWN_URLS, SHOWN_VALUES = 5, 5  # of what was measured elsewhere
 RELATED = ("project", "commit", "base", "machine", "suite", "imported")
 MOST_SCRIPTS = 6  # shown on the page itself
@@ -106,7 +111,8 @@ class RunPage:
     version: str
     builds: list[Build]
     events: list[RunEvent]
-    measured: list[MeasurementRow]
+    measured: list[MeasurementRow]  #: the first MEASURED of ``measured_count``
+    measured_count: int
     trials: list[TrialRow]
     trial_count: int
     chart: TrialChart | None
@@ -118,6 +124,11 @@ class RunPage:
     scripts: list[ReproduceScript]
     deleted: list[str]  #: sentences about what was here
     origin: ShownOrigin | None  #: of what was measured elsewhere
+
+    @property
+    def scripted(self) -> list[str]:
+        """The benchmarks with a script, if they are too many for a list."""
+        return list(dict.fromkeys(one.benchmark for one in self.scripts)) if len(self.scripts) > LISTED_SCRIPTS else []
 
     @property
     def duel(self) -> Duel:
@@ -152,10 +163,11 @@ def load(pk: int, access: Access) -> RunPage:
     run = attempt.run if attempt else run_or_404(pk)
     log, log_lines = logs.tail(pk, LOG_TAIL) if attempt else ([], 0)
     results = results_of(attempt)
-    events, trials = list(run.events.order_by("pk")), trials_of(results)
+    events, trials = list(run.events.order_by("pk")), trials_of(attempt)
+    trial_totals = totals_of(attempt, trials)
     scripts = reproduce_scripts(run, attempt, results)
     builds = list(attempt.builds.select_related("commit").order_by("pk")) if attempt else []
-    measurements, environment = measurement_rows(run, attempt), environment_of(attempt)
+    measurements, environment = measurement_rows(run, attempt, len(trials) <= DRAWN), environment_of(attempt)
     expected = estimates.expected_times(run)
     of_machine = environment is None and run.status == Status.FAILED and run.imported is None
     if of_machine and attempt:
@@ -179,18 +191,19 @@ def load(pk: int, access: Access) -> RunPage:
         version=states.version_of(run),
         builds=builds,
         events=events,
-        measured=measurements,
+        measured=measurements[:MEASURED],
+        measured_count=len(measurements),
         trials=trials[:TRIALS],
-        trial_count=len(trials),
+        trial_count=trial_totals.number,
         chart=trial_chart(run, results, trials, measurements),
-        phases=phases_of(run, attempt, builds, results, trials),
+        phases=phases_of(run, attempt, builds, results, trial_totals),
         placement=placement,
         facts=FactGroups.of(environment.facts.get("series", {})) if environment else None,
         of_machine=of_machine,
         faults=[
             *out_of_reach(attempt),
             *without_layouts(results),
-            *faults_of(run, trials, (flag for row in measurements for flag in row.flags)),
+            *faults_of(run, trial_totals, (flag for row in measurements for flag in row.flags)),
         ],
         scripts=scripts,
         deleted=deletions_in_words(run, [name for name, is_so in lacking.items() if is_so]),
@@ -223,12 +236,13 @@ def deletions_in_words(run: Run, lacking: Collection[str]) -> list[str]:
     return [f"{LACKING[name]} {deletions[name]}." for name in lacking if name in deletions]
 
 
-def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:
-    """The attempt's measurements, ordered by benchmark, metric and side."""
+def measurement_rows(run: Run, attempt: Attempt | None, are_drawn: bool) -> list[MeasurementRow]:
+    """The attempt's measurements, ordered by benchmark, metric and side. ``are_drawn``: with the values of trials."""
     if attempt is None:
         return []
     samples = Samples.objects.filter(measurement=OuterRef("pk")).values("values")
-    values = Case(When(series__metric__in=drawn_metrics(run), then=Subquery(samples)))
+    drawn = drawn_metrics(run) if are_drawn else []
+    values = Case(When(series__metric__in=drawn, then=Subquery(samples)), default=None)
     columns = ("series__benchmark__name", "series__metric", *MeasurementRow._fields[2:-1])
     stored_values = Measurement.objects.filter(attempt=attempt).values_list(*columns, values)
     rows = [MeasurementRow(benchmark, METRICS[metric], *remaining) for benchmark, metric, *remaining in stored_values]
@@ -236,13 +250,14 @@ def measurement_rows(run: Run, attempt: Attempt | None) -> list[MeasurementRow]:
     return sorted(rows, key=lambda r: (r.benchmark, order[r.metric.name], r.side))
 
 
-def results_of(attempt: Attempt | None) -> list[Result]:
+def results_of(attempt: Attempt | None) -> list[ShownResult]:
     """The results of an attempt by benchmark and side, without their documents."""
     if attempt is None:
         return []
-    results = Result.objects.filter(attempt=attempt).select_related("benchmark").order_by("benchmark__name", "side")
     documented = ExpressionWrapper(Q(documents__isnull=False), BooleanField())
-    return list(results.annotate(documented=documented).defer("documents", "benchmark__definition", "benchmark__why"))
+    columns = ("benchmark__name", *ShownResult._fields[1:-1], documented)
+    results = Result.objects.filter(attempt=attempt).order_by("benchmark__name", "side")
+    return [ShownResult._make(row) for row in results.values_list(*columns)]
 
 
 def repeatable_results(attempt: Attempt | None) -> QuerySet[Result]:
@@ -251,15 +266,13 @@ def repeatable_results(attempt: Attempt | None) -> QuerySet[Result]:
     return results.select_related("benchmark").defer("benchmark__definition").order_by("benchmark__name", "side")
 
 
-def reproduce_scripts(run: Run, attempt: Attempt | None, results: Sequence[Result]) -> list[ReproduceScript]:
+def reproduce_scripts(run: Run, attempt: Attempt | None, results: Sequence[ShownResult]) -> list[ReproduceScript]:
     """A script for each benchmark and side; if there are many, only the places of the scripts."""
-    again = [result for result in results if result.repeatable and getattr(result, "documented", False)]
+    again = [result for result in results if result.repeatable and result.documented]
     if len(again) > MOST_SCRIPTS:
-        return [ReproduceScript(result.benchmark.name, result.side, "") for result in again]
+        return [ReproduceScript(result.benchmark, result.side, "") for result in again]
     texts = reproduce.scripts_of(run, repeatable_results(attempt)) if again else []
-    return [
-        ReproduceScript(result.benchmark.name, result.side, text) for result, text in zip(again, texts, strict=True)
-    ]
+    return [ReproduceScript(result.benchmark, result.side, text) for result, text in zip(again, texts, strict=True)]
 
 
 def named_script(pk: int, benchmark: str | None, side: str | None) -> str:

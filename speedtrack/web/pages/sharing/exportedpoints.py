@@ -6,12 +6,10 @@ anything from one stretch to the next, and what was cut off goes on behind the l
 A row repeats much of its commit, its series and its attempt. These texts are made once, and joined with the numbers.
 """
 
-import csv
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from io import StringIO
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -23,8 +21,9 @@ from speedtrack.alerts.lines.linecolumns import Array, array_of
 from speedtrack.alerts.lines.lines import END, sql
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.texts.text import csv_cell, plain
+from speedtrack.projects import positions
 from speedtrack.web.pages.sharing.exports import ExportFilters
-from speedtrack.web.requests.formats import cell
+from speedtrack.web.requests.formats import cell, csv_text, number_texts
 
 SCHEMA = "speedtrack.export/1"
 STRETCH = 100  # commits that are read at once
@@ -81,7 +80,7 @@ ENDS = """
     CROSS JOIN LATERAL (SELECT number FROM projects_position
                          WHERE branch_id = %(branch)s AND commit_id = c.id OFFSET 0) p
 """
-WHOLE = "SELECT min(number), max(number) FROM projects_position WHERE branch_id = %(branch)s"
+WHOLE = f"SELECT 0, {positions.head('%(branch)s')}"
 
 
 Attempts = dict[int, tuple[int, datetime | None]]  # by id: the run, and when the attempt ended
@@ -113,9 +112,10 @@ class CommitPoints(NamedTuple):
     flags: dict[str, list[str]]
     times: dict[int, datetime]
 
-    def in_order_of(self, series: Mapping[int, ChosenSeries]) -> "CommitPoints":
-        """In the order of rows, without the points of other series."""
+    def in_order_of(self, series: Mapping[int, ChosenSeries], attempts: Attempts) -> "CommitPoints":
+        """In the order of rows, without the points of other series, or of attempts that were deleted meanwhile."""
         ranks = np.array([series[pk].rank if pk in series else 0 for pk in self.series.tolist()])
+        ranks[~np.isin(self.attempts, list(attempts))] = 0
         order = np.lexsort((self.ids, ranks))
         order = order[ranks[order] > 0]
         return self._replace(**{name: getattr(self, name)[order] for name in NUMBERS})
@@ -142,11 +142,8 @@ def json_text(fields: dict[str, Any]) -> str:
     return to_json(fields, inf_nan_mode="null").decode()[1:-1]  # JSON has neither infinity nor NaN
 
 
-def csv_text(fields: dict[str, Any]) -> str:
-    buffer = StringIO()
-    cells = [cell(" ".join(map(str, value)) if isinstance(value, list) else value) for value in fields.values()]
-    csv.writer(buffer, lineterminator="").writerow(["", *cells])  # a cell that is empty and alone would be quoted
-    return buffer.getvalue()[1:]
+def csv_fields(fields: dict[str, Any]) -> str:
+    return csv_text(cell(" ".join(map(str, value)) if isinstance(value, list) else value) for value in fields.values())
 
 
 JSON = Form(
@@ -156,7 +153,7 @@ JSON = Form(
     "null",
     ("benchmark_digest", "samples", "unit", "better"),
 )
-CSV = Form(csv_text, csv_cell, "%s,%s,%s,%s,%s,%s,%s,%s,%s", "", ("benchmark_digest", "unit", "better", "samples"))
+CSV = Form(csv_fields, csv_cell, "%s,%s,%s,%s,%s,%s,%s,%s,%s", "", ("benchmark_digest", "unit", "better", "samples"))
 
 
 def csv_lines(filters: ExportFilters) -> Iterator[str]:
@@ -186,8 +183,8 @@ def document(filters: ExportFilters) -> Iterator[str]:
 def rows_by_commit(filters: ExportFilters, form: Form) -> Iterator[list[str]]:
     """The rows of each commit that has some, oldest commit first."""
     parameters: dict[str, Any] = vars(filters) | {"project": filters.project.pk, "branch": filters.branch.pk}
-    rows = fetch(SERIES, parameters)
-    writer = RowWriter(form, filters.samples, {row[0]: ChosenSeries._make(row) for row in rows})
+    chosen = {row[0]: ChosenSeries._make(row) for row in fetch(SERIES, parameters)}
+    writer = RowWriter(form, filters.samples, chosen)
     first, last = ends_of(filters)
     for number in range(max(first, filters.after + 1), last + 1, STRETCH):
         stretch = {"first": number, "last": min(number + STRETCH - 1, END)}
@@ -195,8 +192,9 @@ def rows_by_commit(filters: ExportFilters, form: Form) -> Iterator[list[str]]:
         points = points_of(list(commits), writer.series, is_chosen(filters))
         attempts = attempts_of(points.values())
         for commit, columns in points.items():
-            if len(columns.ids):
-                yield writer.rows(commits[commit], columns, attempts)
+            ordered = columns.in_order_of(writer.series, attempts)
+            if len(ordered.ids):
+                yield writer.rows(commits[commit], ordered, attempts)
 
 
 def is_chosen(filters: ExportFilters) -> bool:
@@ -205,14 +203,14 @@ def is_chosen(filters: ExportFilters) -> bool:
 
 
 def points_of(commits: Sequence[int], series: Mapping[int, ChosenSeries], only_these: bool) -> dict[int, CommitPoints]:
-    """By commit id: its points in these series. ``only_these``: there are others."""
+    """By commit id: its points, at least those in these series. ``only_these``: there are others."""
     parameters = {
         "commits": list(commits),
         "series": list(series) if only_these else [],
         "all": not only_these,
         "outside": any(one.is_outside for one in series.values()),
     }
-    return {commit: columns_of(row).in_order_of(series) for commit, *row in fetch(POINTS, parameters)}
+    return {commit: columns_of(row) for commit, *row in fetch(POINTS, parameters)}
 
 
 class RowWriter:
@@ -290,7 +288,7 @@ def ending_of(series: ChosenSeries, form: Form, **samples: list[float | None] | 
 def numbers_of(column: Array, form: Form) -> Iterable[str]:
     if form.none and not np.isfinite(column).all():
         return [repr(value) if math.isfinite(value) else form.none for value in column.tolist()]
-    return map(repr, column.tolist())
+    return number_texts(column)
 
 
 def flags_of(points: CommitPoints, form: Form) -> Iterable[str]:

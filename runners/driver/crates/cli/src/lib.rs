@@ -5,6 +5,7 @@ pub mod duel;
 pub mod endpoint;
 pub mod memcached_benchmark;
 pub mod memtier_benchmark;
+pub mod reconnecting;
 pub mod redis_benchmark;
 pub mod run;
 pub mod suggestions;
@@ -18,7 +19,8 @@ use clap::Command;
 use clap_complete::Shell;
 
 use arguments::{Advice, Parsed, without_value};
-use machine::counters;
+use engine::resources;
+use machine::{counters, signals};
 use text::failure::Failure;
 use text::output::print;
 
@@ -57,6 +59,13 @@ fn front_end(name: &OsStr) -> Option<FrontEnd> {
 
 /// Run the command line `words`, the program's name first. The name may be that of a front end.
 pub fn run(words: Vec<OsString>) -> Result<(), Failure> {
+    signals::note_all();
+    let ended = run_named(words);
+    // What a signal interrupted may have failed by it.
+    ended.or_else(|failure| resources::check_signals().and(Err(failure)))
+}
+
+fn run_named(words: Vec<OsString>) -> Result<(), Failure> {
     let called = words.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default();
     match (front_end(called), words.get(1).and_then(|word| front_end(word))) {
         (Some(front_end), _) => (front_end.run)(front_end.name, words[1..].to_vec()),

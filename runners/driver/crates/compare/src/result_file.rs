@@ -21,6 +21,8 @@ pub struct ResultFile {
     #[serde(default)]
     pub environment: Map<String, Value>,
     pub tests: Vec<Test>,
+    #[serde(default)]
+    cut_short: Option<Value>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -75,6 +77,9 @@ impl ResultFile {
         let file: ResultFile = serde_json::from_str(&text).map_err(|error| unfit(error.to_string()))?;
         if file.schema != SCHEMA {
             return Err(unfit(format!("its schema is '{}', not {SCHEMA}", file.schema)));
+        }
+        if let Some(cut) = &file.cut_short {
+            return Err(unfit(format!("it was cut short: {}", cut["cause"].as_str().unwrap_or_default())));
         }
         if file.tests.is_empty() {
             return Err(unfit("it has no tests".to_owned()));

@@ -46,7 +46,7 @@ pub fn measure(
     let prefills = phase.prefill.then(|| prefill(plan, sessions, phase)).transpose()?;
     fill(plan, &sessions.map(|session| session.needed(phase)))?;
     let loads = sessions.map(|session| driven(session.load(phase)));
-    let shared = Shared::new(1);
+    let shared = Shared::new(1, &[]);
     let mut contest = Contest::open(plan, number, loads.map(|(traffic, job)| (traffic, job)), &shared)?;
     let warmed_up = warm_up(&mut contest, phase, |ns, at| stage(phase, ns, at))?;
     let slice_ms = plan.slice_ms.unwrap_or(warmed_up.slice_ms);

@@ -46,7 +46,7 @@ pub fn prepare(
 
 /// Store what `fillings` name, the same on both sides, piece by piece; the time that each side took.
 pub fn fill(plan: &DuelPlan, fillings: &Sides<Vec<Filling>>) -> Result<Sides<u64>, Failure> {
-    let shared = Shared::new(1);
+    let shared = Shared::new(1, &[]);
     let mut ns = Sides::default();
     for (number, (base, head)) in (NUMBERS..).zip(fillings.base.iter().zip(&fillings.head)) {
         let loads = Sides { base: (&base.traffic, &base.job), head: (&head.traffic, &head.job) };

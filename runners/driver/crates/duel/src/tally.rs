@@ -65,6 +65,11 @@ impl Tally {
         let begins_at = self.record.opened_at;
         let (closes_at, ends_at) = (u64::MAX, u64::MAX);
         let span = Span { begins_at, counts_from: begins_at, closes_at, ends_at, requests: None, arrivals };
-        TestResult::new(&job, workload, mode, &Outcome { span, records: vec![self.record], probe: None })
+        TestResult::new(
+            &job,
+            workload,
+            mode,
+            &Outcome { span, records: vec![self.record], probe: None, cut: None },
+        )
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::fill_source::{FillSource, FillState};
+use crate::fill_source::{FillSource, FillState, Tags};
 use protocol::command::{BLOCK_BYTES, Command};
 use protocol::script::Script;
 
@@ -69,6 +69,21 @@ impl Batch {
         match self.layout {
             Layout::Assembled => self.assembled.clone(),
             Layout::Fixed | Layout::Copied => self.script.commands.iter().map(one).collect(),
+        }
+    }
+
+    /// Begin with a whole unit, where units are not shuffled; the place in the script's order of the next command.
+    pub fn restart(&mut self) -> usize {
+        if !self.script.shuffled {
+            self.next = 0;
+        }
+        self.begins_at()
+    }
+
+    /// Lead the keys from now on to the slots of these `tags`; without tags everything stays.
+    pub fn set_tags(&mut self, tags: Tags) {
+        if !tags.is_empty() {
+            self.source.tags = tags;
         }
     }
 

@@ -14,6 +14,7 @@ pub trait Connected {
 
 impl<P: Protocol> Connected for Worker<'_, P> {
     fn drive(&mut self, span: &Span) -> Result<Record, Failure> {
-        self.run(span)
+        let record = self.run(span);
+        record.cut.map_or(Ok(Record { cut: None, ..record }), |cut| Err(cut.failure))
     }
 }

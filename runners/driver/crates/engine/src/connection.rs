@@ -2,15 +2,23 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::BorrowedFd;
 
+use socket2::SockRef;
+
 use crate::batch::Batch;
+use crate::fill_source::Tags;
 use crate::liveness::Liveness;
 use crate::record::Traffic;
 use crate::schedule::Schedule;
 use machine::clock;
 use network::channel::Channel;
 use protocol::replies::{ProtocolError, Replies, Tally};
+use protocol::resp;
+
+/// More requests than any connection sends.
+pub const NEVER: u64 = u64::MAX / 2;
 
 /// Why a connection can no longer be used.
 #[derive(Debug)]
@@ -116,6 +124,58 @@ impl<R: Replies> Connection<R> {
     pub fn renew(&mut self, channel: Channel) {
         self.channel = channel;
         self.used = 0;
+    }
+
+    /// Forget what is in flight, for the channel is of no use any more; how many requests that was. They may be sent again.
+    #[cold]
+    pub fn lose(&mut self) -> u64 {
+        let lost = std::mem::take(&mut self.awaited);
+        self.oldest = Burst::default();
+        self.younger.clear();
+        self.quota = self.quota.saturating_add(lost);
+        let place = self.batch.restart();
+        self.replies.restart(place);
+        // Errors are ignored: a socket that is not connected any more is shut already.
+        let _ = SockRef::from(&self.channel.socket()).shutdown(Shutdown::Both);
+        lost
+    }
+
+    /// Seem busy with a burst that is not sent, so that nothing is sent.
+    pub fn suspend(&mut self) {
+        (self.sent, self.length) = (0, 1);
+    }
+
+    /// The end of [`Connection::suspend`].
+    pub fn resume(&mut self) {
+        (self.sent, self.length) = (0, 0);
+    }
+
+    /// Let it be replaced by a new connection before it sends again.
+    pub fn retire(&mut self) {
+        self.used = NEVER;
+    }
+
+    pub fn is_retired(&self) -> bool {
+        self.used >= NEVER
+    }
+
+    pub fn set_tags(&mut self, tags: Tags) {
+        self.batch.set_tags(tags);
+    }
+
+    /// See [`Replies::take_redirections`].
+    pub fn take_redirections(&mut self) -> Vec<(u64, String)> {
+        self.replies.take_redirections()
+    }
+
+    /// The bytes of the request to which reply number `at` of the last `taken` was the answer; none when a later burst has
+    /// taken their place.
+    pub fn request(&self, at: u64, taken: u64) -> Option<&[u8]> {
+        let bytes = self.batch.bytes().get(..self.length)?;
+        let requests = resp::requests(bytes);
+        let first = (requests.len() as u64).checked_sub(self.awaited + taken)?;
+        let range = requests.get((first + at) as usize)?;
+        Some(&bytes[range.clone()])
     }
 
     /// The parts that another connection can reuse.

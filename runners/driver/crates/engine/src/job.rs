@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{Batch, Replay};
-use crate::connection::ConnectionError;
+use crate::connection::{ConnectionError, NEVER};
 use crate::fill_source::FillSource;
 use crate::node::Node;
 use crate::probe::Probe;
+use crate::recovery::Recovery;
 use generator::keys::{KeyOrder, Keys};
 use generator::rng::Rng;
 use generator::values::ValuePool;
@@ -73,6 +74,8 @@ pub struct Job {
     pub interval_slices: Option<usize>,
     pub allow_errors: bool,
     pub verify: Option<Verify>,
+    /// How the load goes on when connections are lost; none: that ends the run.
+    pub recovery: Option<Recovery>,
 }
 
 /// Which values that are read are compared with those that were stored.
@@ -87,6 +90,17 @@ pub struct Verify {
 impl Job {
     pub fn node(&self, index: usize) -> &Node {
         &self.nodes[index % self.nodes.len()]
+    }
+
+    /// Whether its nodes are those of a cluster.
+    pub fn is_clustered(&self) -> bool {
+        !self.nodes[0].tags.is_empty()
+    }
+
+    /// After so many requests a connection is replaced.
+    pub fn reconnect_at(&self) -> u64 {
+        let after = self.reconnect_after.unwrap_or(NEVER);
+        if self.keepalive { after } else { 1 }
     }
 
     pub fn timeout_ns(&self) -> u64 {
@@ -191,7 +205,7 @@ impl Job {
 
     #[cold]
     fn error_reply_failure(&self, text: &str, mark: &str) -> Failure {
-        let clustered = !self.nodes[0].tags.is_empty();
+        let clustered = self.is_clustered();
         let remedy = match text.split(' ').next() {
             Some("MOVED" | "ASK") if clustered => {
                 "write {tag} into every key, and measure while no slots are being moved"

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::connection::SendTimes;
 use crate::histogram::Histogram;
+use crate::outcome::Cut;
 use crate::record::{CommandRecord, Record};
+use crate::recovery::LEAST_GAP_NS;
 use crate::server_process::{read_server_clock, read_server_usage};
 use crate::stage::Span;
 use machine::counters::Counters;
@@ -35,6 +37,10 @@ pub struct Meter {
     counted_before: Vec<PerfReading>,
     log: Option<Log>,
     delay_before: Option<u64>,
+    /// Whether the load goes on without its server: times without an answer are noted.
+    goes_on: bool,
+    /// When the last request was answered.
+    answered_at: u64,
     /// Replies that were just received, by their commands.
     answered: Vec<u64>,
     record: Record,
@@ -63,6 +69,8 @@ impl Meter {
             counted_before: Vec::new(),
             log: None,
             delay_before: None,
+            goes_on: false,
+            answered_at: 0,
             answered: Vec::new(),
             record: Record::default(),
         }
@@ -76,6 +84,28 @@ impl Meter {
             commands_before: vec![Histogram::default(); self.record.commands.len()],
         });
         self
+    }
+
+    /// Note times without an answer, and go on when the process of the server is gone.
+    pub fn going_on(mut self, goes_on: bool) -> Meter {
+        self.goes_on = goes_on;
+        self
+    }
+
+    /// Let `count` count replies, received at `now`, that answer nothing.
+    #[cold]
+    pub fn while_refused<T>(&mut self, now: u64, count: impl FnOnce(&mut Meter) -> T) -> T {
+        let answered_at = std::mem::replace(&mut self.answered_at, now);
+        let counted = count(self);
+        self.answered_at = answered_at;
+        counted
+    }
+
+    #[cold]
+    fn note_gap(&mut self, until: u64) {
+        if self.goes_on && until > self.answered_at + LEAST_GAP_NS {
+            self.record.losses.gaps.push((self.answered_at, until));
+        }
     }
 
     /// Read what the kernel counts of the server, too.
@@ -115,12 +145,16 @@ impl Meter {
     }
 
     /// Count replies received at `now` to requests that began at `begin`.
-    #[inline]
+    #[inline(always)]
     pub fn count(&mut self, now: u64, begin: SendTimes, tally: Tally) -> Result<(), Failure> {
         self.advance(now)?;
         if self.phase == Phase::WarmUp {
             return Ok(());
         }
+        if now - self.answered_at > LEAST_GAP_NS {
+            self.note_gap(now);
+        }
+        self.answered_at = now;
         self.record.latency.record(now - begin.due_at, tally.replies);
         if self.span.arrivals.is_some() {
             self.record.service.record(now - begin.sent_at, tally.replies);
@@ -184,6 +218,7 @@ impl Meter {
     fn open(&mut self, now: u64) -> Result<(), Failure> {
         self.phase = Phase::Window;
         self.record.opened_at = now;
+        self.answered_at = self.span.counts_from;
         self.record.slices.push(0);
         self.server_opened = self.server_pid.map(read_server_usage).transpose()?;
         self.delay_before = this_thread::run_delay_ns();
@@ -221,6 +256,7 @@ impl Meter {
         let delay_after = this_thread::run_delay_ns();
         self.record.run_delay_ns = delay_after.zip(self.delay_before).map(|(after, before)| after - before);
         self.record.closed_at = now;
+        self.note_gap(now.min(self.span.closes_at));
         self.drain();
         Ok(())
     }
@@ -246,11 +282,35 @@ impl Meter {
     /// Note the CPU time of the server and of this thread; the latter's usage so far.
     fn read_clocks(&mut self) -> Result<Usage, Failure> {
         if let Some(pid) = self.server_pid {
-            self.record.server_ns.push(read_server_clock(pid)?);
+            match read_server_clock(pid) {
+                Ok(ns) => self.record.server_ns.push(ns),
+                Err(_) if self.goes_on => self.forget_server(),
+                Err(failure) => return Err(failure),
+            }
         }
         let usage = Usage::of_this_thread();
         self.record.client_ns.push(usage.cpu_ns());
         Ok(usage)
+    }
+
+    /// The record of a span that was cut short at `now`, at which `cut` tells why. The server may be gone, and then what it
+    /// used is not known.
+    pub fn finish_cut(mut self, now: u64, cut: Option<Cut>) -> Record {
+        if self.phase == Phase::Window && self.close(now).is_err() {
+            self.forget_server();
+            // Its own clocks the thread can always read.
+            let _ = self.close(now);
+        }
+        self.end_interval();
+        self.record.ended_at = now;
+        self.record.cut = cut;
+        self.record
+    }
+
+    /// The server is gone: nothing is known of what it used.
+    fn forget_server(&mut self) {
+        (self.server_pid, self.counters) = (None, None);
+        self.record.server_ns.clear();
     }
 
     /// The record, once nothing is in flight any more. A window without a planned end closes here, at `now`.

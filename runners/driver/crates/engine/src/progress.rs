@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::node::Node;
+use crate::topology::Topology;
+
 /// How far a run is: replies counted in the window, and the sum of their latencies in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -22,15 +25,18 @@ struct ThreadProgress {
 
 /// The memory that threads share.
 pub struct Shared {
-    /// Whether a thread has failed.
-    pub failed: AtomicBool,
+    /// Whether the threads are to end at once: one has failed, or the program was asked to end.
+    pub stopped: AtomicBool,
     threads: Vec<ThreadProgress>,
+    pub topology: Topology,
 }
 
 impl Shared {
-    pub fn new(threads: usize) -> Shared {
+    /// For so many `threads`, whose connections lead to `nodes`.
+    pub fn new(threads: usize, nodes: &[Node]) -> Shared {
         Shared {
-            failed: AtomicBool::new(false),
+            topology: Topology::new(nodes),
+            stopped: AtomicBool::new(false),
             threads: (0..threads).map(|_| ThreadProgress::default()).collect(),
         }
     }

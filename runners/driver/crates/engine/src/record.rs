@@ -2,6 +2,8 @@
 
 use crate::batch::Sent;
 use crate::histogram::{Gain, Histogram};
+use crate::outcome::Cut;
+use crate::recovery::Losses;
 use machine::counters::Counted;
 use machine::process::ProcessUsage;
 use machine::this_thread::Usage;
@@ -91,6 +93,9 @@ pub struct Record {
     pub closed_at: u64,
     /// When nothing was in flight any more.
     pub ended_at: u64,
+    pub losses: Losses,
+    /// Why the thread gave up before the end.
+    pub cut: Option<Cut>,
 }
 
 impl Record {

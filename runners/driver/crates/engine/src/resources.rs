@@ -1,7 +1,7 @@
 //! What a run needs of this process: open files, and CPUs for its threads.
 
 use crate::job::Job;
-use machine::{process, socket, this_thread};
+use machine::{process, signals, socket, this_thread};
 use network::target::{Address, Target};
 use text::failure::Failure;
 
@@ -44,6 +44,14 @@ pub fn require_ports(target: &Target, connections: usize) -> Result<(), Failure>
                 connections.div_ceil(each.max(1))
             ),
         )),
+    }
+}
+
+/// A failure when the program was asked to end.
+pub fn check_signals() -> Result<(), Failure> {
+    match signals::received() {
+        None => Ok(()),
+        Some(signal) => Err(Failure::signal(signal, signals::name(signal))),
     }
 }
 

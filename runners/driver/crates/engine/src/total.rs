@@ -3,6 +3,7 @@
 use crate::histogram::Histogram;
 use crate::outcome::Outcome;
 use crate::record::{CommandRecord, Record, Traffic, add_commands};
+use crate::recovery::Losses;
 use machine::counters::Counted;
 use machine::process::ProcessUsage;
 use machine::this_thread::Usage;
@@ -32,6 +33,8 @@ pub struct Total {
     pub busiest_thread: f64,
     /// The largest share of the window that a thread, that of the probe too, waited for a CPU.
     pub most_delayed: f64,
+    /// None without a thread.
+    pub losses: Option<Losses>,
 }
 
 impl Total {
@@ -74,6 +77,10 @@ impl Total {
         add_slices(&mut self.slices, &record.slices);
         add_slices(&mut self.client_ns, &differences(&record.client_ns));
         self.traffic.add(&record.traffic);
+        match &mut self.losses {
+            Some(losses) => losses.merge(&record.losses),
+            None => self.losses = Some(record.losses.clone()),
+        }
         add_commands(&mut self.commands, &record.commands);
     }
 }

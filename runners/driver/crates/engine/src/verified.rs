@@ -64,6 +64,11 @@ impl<R: Replies> Checker<'_, R> {
 }
 
 impl<R: Replies> Replies for Checker<'_, R> {
+    fn restart(&mut self, place: usize) {
+        self.replies.restart(place);
+        self.reply.clear();
+    }
+
     fn skip(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), ProtocolError> {
         let mut at = 0;
         while at < bytes.len() {

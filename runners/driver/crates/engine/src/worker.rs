@@ -1,5 +1,7 @@
 //! The loop. Each thread has its own epoll set, connections, streams and counters; threads share no written memory.
 
+mod going_on;
+
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -9,12 +11,16 @@ use crate::connection::{Connection, ConnectionError};
 use crate::histogram::Histogram;
 use crate::job::{Job, Window};
 use crate::meter::Meter;
+use crate::outcome::Cut;
 use crate::pace::Pace;
 use crate::progress::Shared;
 use crate::record::{Record, Traffic};
+use crate::recovery::Losses;
+use crate::resources::check_signals;
 use crate::schedule::{Participant, Schedule};
 use crate::stage::Span;
 use crate::turn_queue::TurnQueue;
+use going_on::{GoingOn, TROUBLED};
 use machine::clock;
 use machine::epoll::{Epoll, Ready};
 use machine::socket::{self, Interest};
@@ -53,6 +59,11 @@ pub struct Worker<'a, P: Protocol> {
     turns: TurnQueue,
     /// How much too late requests that were due in the window were sent, although there was room.
     slip: Histogram,
+    /// The next moment to look at what lasts too long.
+    check_at: u64,
+    /// After so many requests a connection is replaced.
+    reconnect_at: u64,
+    going_on: GoingOn,
 }
 
 impl<'a, P: Protocol> Worker<'a, P> {
@@ -64,6 +75,8 @@ impl<'a, P: Protocol> Worker<'a, P> {
         };
         let mine = (participants.start + thread % job.threads..participants.end).step_by(step);
         let epoll = Epoll::edge_triggered(mine.len()).map_err(machine_failure)?;
+        let address = |index: usize| job.node(index).target.address.clone();
+        let addresses = mine.clone().filter(|_| job.recovery.is_some()).map(address).collect();
         let mut worker = Worker {
             job,
             shared,
@@ -78,6 +91,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             window,
             turns: TurnQueue::default(),
             slip: Histogram::default(),
+            check_at: 0,
+            reconnect_at: job.reconnect_at(),
+            going_on: GoingOn::new(&job.nodes, addresses),
         };
         for (token, index) in mine.enumerate() {
             let channel = worker.open(token, index)?;
@@ -89,40 +105,63 @@ impl<'a, P: Protocol> Worker<'a, P> {
 
     /// A channel to the node of connection `index`, known to epoll as `token`.
     fn open(&self, token: usize, index: usize) -> Result<Channel, Failure> {
-        let channel = self.job.node(index).target.connect()?;
+        let channel = self.going_on.node(index).target.connect()?;
         socket::set_nonblocking(channel.socket()).map_err(machine_failure)?;
-        self.epoll.add(channel.socket(), token).map_err(machine_failure)?;
+        let event = self.going_on.event_token(token);
+        self.epoll.add(channel.socket(), event).map_err(machine_failure)?;
         Ok(channel)
     }
 
-    /// Drive the connections through `span` until nothing is in flight and its time is over.
-    pub fn run(&mut self, span: &Span) -> Result<Record, Failure> {
+    /// Drive the connections through `span` until nothing is in flight and its time is over. When that fails, or the
+    /// threads are to stop, the record is cut short and the connections are of no further use.
+    pub fn run(&mut self, span: &Span) -> Record {
         let mut meter = self.meter(span);
+        let ended = self.drive(span, &mut meter);
+        let now = clock::now();
+        let record = match ended {
+            Ok(true) => meter.finish(now).map_err(|failure| Cut { at: now, failure }),
+            Ok(false) => Ok(meter.finish_cut(now, None)),
+            Err(failure) => Ok(meter.finish_cut(now, Some(Cut { at: now, failure }))),
+        };
+        let record = record.unwrap_or_else(|cut| Record { cut: Some(cut), ..Record::default() });
+        let losses = self.end_losses(now);
+        let losses = Losses { gaps: record.losses.gaps.clone(), ..losses };
+        let mut traffic = Traffic::default();
+        self.connections.iter().for_each(|(_, connection)| traffic.add(&connection.traffic()));
+        Record { slip: std::mem::take(&mut self.slip), unsent: self.unsent(), traffic, losses, ..record }
+    }
+
+    /// Whether it came to the end of the span; not when the threads are to stop.
+    fn drive(&mut self, span: &Span, meter: &mut Meter) -> Result<bool, Failure> {
         let mut now = clock::now();
         meter.advance(now)?;
         self.pace = Pace::new(self.job.rate.map(|rate| rate / self.job.threads as f64), now);
+        self.check_at = now + CHECK_EVERY_NS;
+        self.going_on.begin(span);
         self.begin(span, now)?;
-        let mut check_at = now + CHECK_EVERY_NS;
         while self.busy > 0 || now < span.lasts_until() {
-            let ready = self.wait(now, meter.edge().min(check_at), &mut meter)?;
+            let ready = self.wait(now, meter.edge().min(self.check_at), meter)?;
             now = clock::now();
             for event in 0..ready {
-                self.handle_ready(event, span, &mut meter)?;
+                self.handle_ready(event, span, meter)?;
                 self.take_turns(span)?;
             }
             self.dequeue(span, now)?;
             self.take_turns(span)?;
             meter.advance(now)?;
-            if now >= check_at {
-                check_at = now + CHECK_EVERY_NS;
+            if now >= self.check_at {
+                self.check_at = now + CHECK_EVERY_NS;
                 self.shared.publish(self.thread, meter.so_far());
+                if self.shared.stopped.load(Ordering::Relaxed) {
+                    return Ok(false);
+                }
                 self.check_progress(now)?;
+                if self.going_on.is_troubled() {
+                    self.go_on(span, now)?;
+                }
             }
         }
-        let record = meter.finish(clock::now())?;
-        let mut traffic = Traffic::default();
-        self.connections.iter().for_each(|(_, connection)| traffic.add(&connection.traffic()));
-        Ok(Record { slip: std::mem::take(&mut self.slip), unsent: self.unsent(), traffic, ..record })
+        Ok(true)
     }
 
     fn meter(&self, span: &Span) -> Meter {
@@ -130,6 +169,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             .with_commands(self.job.script.commands.len())
             .with_intervals(self.job.interval_slices)
             .with_counters(self.job.counters.clone())
+            .going_on(self.job.recovery.is_some())
     }
 
     fn begin(&mut self, span: &Span, now: u64) -> Result<(), Failure> {
@@ -144,7 +184,10 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 Schedule::new(arrivals, participant, span.begins_at, span.ends_at)
             });
             self.busy += 1;
-            self.send_next(token, span, now)?;
+            match self.is_pausing(token) {
+                true => self.wait_for(token),
+                false => self.send_next(token, span, now)?,
+            }
         }
         Ok(())
     }
@@ -182,30 +225,44 @@ impl<'a, P: Protocol> Worker<'a, P> {
     #[inline]
     fn handle_ready(&mut self, event: usize, span: &Span, meter: &mut Meter) -> Result<(), Failure> {
         let ready = self.epoll.ready(event);
+        if ready.token >= TROUBLED {
+            return self.handle_troubled(ready, span, meter);
+        }
         if ready.room {
             self.flush(ready.token, span)?;
         }
-        self.receive(ready, span, meter)
+        self.receive::<false>(ready, span, meter)
     }
 
-    /// Take the replies that are there; send what their completion allows.
+    /// Take the replies that are there; send what their completion allows. The first good one ends the trouble of a
+    /// connection that is `ON_TRIAL`.
     #[inline]
-    fn receive(&mut self, ready: Ready, span: &Span, meter: &mut Meter) -> Result<(), Failure> {
+    fn receive<const ON_TRIAL: bool>(
+        &mut self,
+        ready: Ready,
+        span: &Span,
+        meter: &mut Meter,
+    ) -> Result<(), Failure> {
         let token = ready.token;
         loop {
             let (_, connection) = &mut self.connections[token];
             let received = match connection.receive(&mut self.buffer) {
                 Ok(Some(received)) => received,
                 Ok(None) => return Ok(()),
-                Err(broken) => return Err(self.failure_of(token, broken)),
+                Err(broken) => return self.lose(token, broken),
             };
             let now = clock::now();
             let tally = match connection.take_replies(now, &self.buffer[..received]) {
                 Ok(tally) => tally,
-                Err(broken) => return Err(self.failure_of(token, broken)),
+                Err(broken) => return self.lose(token, broken),
             };
-            self.job.check_errors(&tally, P::ERROR_MARK)?;
-            if tally.replies > 0 {
+            if ON_TRIAL && tally.replies > tally.errors {
+                self.recover(token, now)?;
+            }
+            let (_, connection) = &mut self.connections[token];
+            if tally.first_error.is_some() {
+                self.take_errors(token, span, meter, tally)?;
+            } else if tally.replies > 0 {
                 count(meter, connection, now, tally)?;
                 self.send_next(token, span, now)?;
             } else if tally.pushes > 0 {
@@ -263,7 +320,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
         };
         if let Err(broken) = connection.send_due(now, room, unit, late) {
-            return Err(self.failure_of(token, broken));
+            return self.lose(token, broken);
         }
         if connection.has_unsent() {
             return self.await_room(token, Interest::RepliesAndRoom);
@@ -303,18 +360,32 @@ impl<'a, P: Protocol> Worker<'a, P> {
 
     #[inline]
     fn send(&mut self, token: usize, count: usize) -> Result<(), Failure> {
-        let used = self.connections[token].1.used();
-        let worn_out = self.job.reconnect_after.is_some_and(|most| used >= most);
-        if worn_out || !self.job.keepalive && used > 0 {
-            let channel = self.open(token, self.connections[token].0)?;
-            self.connections[token].1.renew(channel);
+        if self.connections[token].1.used() >= self.reconnect_at && !self.replace(token)? {
+            return Ok(());
         }
         let (_, connection) = &mut self.connections[token];
         match connection.send_batch(count) {
             Ok(()) if connection.has_unsent() => self.await_room(token, Interest::RepliesAndRoom),
             Ok(()) => Ok(()),
-            Err(broken) => Err(self.failure_of(token, broken)),
+            Err(broken) => self.lose(token, broken),
         }
+    }
+
+    /// Replace a connection that has sent enough; whether it can send now.
+    #[cold]
+    fn replace(&mut self, token: usize) -> Result<bool, Failure> {
+        let (index, connection) = &self.connections[token];
+        if connection.is_retired() {
+            return self.move_home(token).map(|()| false);
+        }
+        match (self.open(token, *index), self.job.recovery) {
+            (Ok(channel), _) => self.connections[token].1.renew(channel),
+            (Err(failure), Some(_)) if !matches!(failure, Failure::Machine(_)) => {
+                return self.lose(token, ConnectionError::Closed).map(|()| false);
+            }
+            (Err(failure), _) => return Err(failure),
+        }
+        Ok(true)
     }
 
     fn flush(&mut self, token: usize, span: &Span) -> Result<(), Failure> {
@@ -325,7 +396,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 self.await_room(token, Interest::Replies)?;
                 self.refill(token, span)
             }
-            Err(broken) => Err(self.failure_of(token, broken)),
+            Err(broken) => self.lose(token, broken),
         }
     }
 
@@ -339,13 +410,16 @@ impl<'a, P: Protocol> Worker<'a, P> {
 
     fn await_room(&self, token: usize, interest: Interest) -> Result<(), Failure> {
         let socket = self.connections[token].1.socket();
+        let token = self.going_on.event_token(token);
         self.epoll.change(socket, token, interest).map_err(machine_failure)
     }
 
-    /// Give up when a server is silent or when another thread has given up.
+    /// Give up when a server is silent, or when the program was asked to end.
     fn check_progress(&mut self, now: u64) -> Result<(), Failure> {
-        if self.shared.failed.load(Ordering::Relaxed) {
-            return Err(Failure::run("stopped because another thread failed", "see its message"));
+        check_signals()?;
+        if self.job.recovery.is_some() {
+            self.lose_silent(now)?;
+            return Ok(());
         }
         let timeout_ns = self.job.timeout_ns();
         match self
@@ -372,8 +446,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
     }
 }
 
-/// Count `tally`, received at `now`: each reply with the moment at which its own request began.
-#[inline]
+/// Count `tally`, received at `now`: each reply with the moment at which its own request began. Inlined
+/// although errors are counted by it, too: else each batch costs the call and a copy of its tally.
+#[inline(always)]
 fn count<R: Replies>(
     meter: &mut Meter,
     connection: &mut Connection<R>,

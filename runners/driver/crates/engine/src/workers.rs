@@ -6,10 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::job::Job;
-use crate::outcome::{Outcome, StageSource};
+use crate::outcome::{Cut, Outcome, StageSource};
 use crate::progress::{Shared, Watcher};
 use crate::record::Record;
-use crate::resources::{pin, require_files};
+use crate::resources::{check_signals, pin, require_files};
 use crate::schedule::{ArrivalProcess, Arrivals};
 use crate::stage::{Span, Stage};
 use crate::worker::Worker;
@@ -24,7 +24,8 @@ const PROBE_SERIES: u32 = 1 << 31;
 /// A thread says that it is connected (no record), or what it counted, or why it gave up.
 type Report = Result<Option<(usize, Record)>, Failure>;
 
-/// Run `stages` one after the other on the same connections; the outcome of the last.
+/// Run `stages` one after the other on the same connections; the outcome of the last, or of that which was cut short. A
+/// failure when no reply was counted in that one.
 pub fn run<P: Protocol>(
     proto: &P,
     job: &Job,
@@ -34,7 +35,7 @@ pub fn run<P: Protocol>(
     run_in_order(stages, |next_stage| run_from(proto, job, next_stage, watcher))
 }
 
-/// Let `run` go through `stages` one after the other; the outcome of the last.
+/// Let `run` go through `stages` one after the other; the outcome of the last that was run.
 pub fn run_in_order(
     stages: &[Stage],
     run: impl FnOnce(StageSource) -> Result<(), Failure>,
@@ -55,9 +56,14 @@ pub fn run_from<P: Protocol>(
     watcher: Watcher,
 ) -> Result<(), Failure> {
     require_files(job.clients, job.threads)?;
+    check_signals()?;
     let threads = job.threads + usize::from(job.probe.is_some());
-    let shared = Shared::new(threads);
+    let shared = Shared::new(threads, &job.nodes);
     thread::scope(|scope| {
+        if job.recovery.is_some() && job.is_clustered() {
+            let shared = &shared;
+            scope.spawn(move || shared.topology.keep(&job.nodes));
+        }
         let (report, reports) = channel();
         let mut orders = Vec::new();
         for thread in 0..threads {
@@ -66,9 +72,11 @@ pub fn run_from<P: Protocol>(
             let (report, shared) = (report.clone(), &shared);
             scope.spawn(move || thread_main(proto, job, thread, shared, &spans, &report));
         }
-        let end =
-            coordinate(job, &orders, &reports, next_stage, &mut || watcher(shared.progress(job.threads)));
-        shared.failed.store(end.is_err(), Ordering::Relaxed);
+        let end = coordinate(job, &shared, &orders, &reports, next_stage, &mut || {
+            watcher(shared.progress(job.threads));
+        });
+        shared.stopped.store(end.is_err(), Ordering::Relaxed);
+        shared.topology.end();
         end
     })
 }
@@ -97,13 +105,16 @@ fn thread_main<P: Protocol>(
     let mut going = send(Ok(None));
     while let (true, Ok(span)) = (going, spans.recv()) {
         let record = worker.run(&span);
-        let failed = record.is_err();
-        going = send(record.map(|record| Some((thread, record)))) && !failed;
+        let failed = record.cut.is_some();
+        // The others stop before the coordinator knows why.
+        shared.stopped.fetch_or(failed, Ordering::Relaxed);
+        going = send(Ok(Some((thread, record)))) && !failed;
     }
 }
 
 fn coordinate(
     job: &Job,
+    shared: &Shared,
     orders: &[Sender<Span>],
     reports: &Receiver<Report>,
     next_stage: StageSource,
@@ -121,9 +132,29 @@ fn coordinate(
             }
         }
         let mut records = collect_reports(reports, orders.len(), watch)?;
+        let cut = first_cut(&mut records);
         let probe = job.probe.and_then(|_| records.pop());
-        last = Some(Outcome { span, records, probe });
+        let outcome = Outcome { span, records, probe, cut };
+        if outcome.cut.is_some() {
+            shared.stopped.store(true, Ordering::Relaxed);
+            return end_early(outcome, next_stage);
+        }
+        last = Some(outcome);
     }
+    Ok(())
+}
+
+/// Why the first of the threads gave up, if one did.
+fn first_cut(records: &mut [Record]) -> Option<Cut> {
+    records.iter_mut().filter_map(|record| record.cut.take()).min_by_key(|cut| cut.at)
+}
+
+/// Hand over what was counted until the cut; its failure when that is nothing.
+fn end_early(outcome: Outcome, next_stage: StageSource) -> Result<(), Failure> {
+    if !outcome.is_counted() {
+        return outcome.whole().map(drop);
+    }
+    next_stage(Some(outcome));
     Ok(())
 }
 

@@ -67,6 +67,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         counters: None,
         slice_ns: 100 * MS,
         interval_slices: None,
+        recovery: None,
         allow_errors: false,
         verify: None,
     }

@@ -6,5 +6,6 @@ pub mod environment;
 pub mod epoll;
 pub mod perf;
 pub mod process;
+pub mod signals;
 pub mod socket;
 pub mod this_thread;

@@ -134,7 +134,7 @@ pub fn run(
     let (record, pushed, timeouts) = clients.run(&span)?;
     clear(job)?;
     let wakeup = Wakeup { command: command.name, asked_rps: setting.rate, pushed, timeouts };
-    Ok((Outcome { span, records: vec![record], probe: None }, wakeup))
+    Ok((Outcome { span, records: vec![record], probe: None, cut: None }, wakeup))
 }
 
 /// The number of keys: each has a client that blocks on it.
@@ -340,6 +340,7 @@ impl<'a> Clients<'a> {
     }
 
     fn check_progress(&mut self, now: u64) -> Result<(), Failure> {
+        resources::check_signals()?;
         let target = &self.job.nodes[0].target;
         let idle = self.in_flight.is_empty() && self.unanswered == 0;
         let late = now.saturating_sub(self.progress_at) > self.job.timeout_ns();

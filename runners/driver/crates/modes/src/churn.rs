@@ -42,7 +42,7 @@ pub fn run<P: Protocol>(proto: &P, job: &Job, stage: Stage) -> Result<(Outcome, 
         openings.merge(&part);
         record
     });
-    let outcome = Outcome { span, records: records.collect(), probe: None };
+    let outcome = Outcome { span, records: records.collect(), probe: None, cut: None };
     match &openings.first_loss {
         Some(loss) if openings.connect.count() == 0 => Err(Failure::run("no connection was of use", loss)),
         _ => Ok((outcome, openings.report(job, None))),
@@ -141,6 +141,7 @@ impl<'a, P: Protocol> ChurnThread<'a, P> {
 
     /// Open connections for slots that wait, and give up what takes too long.
     fn check_progress(&mut self, now: u64, failed: &AtomicBool) -> Result<(), Failure> {
+        resources::check_signals()?;
         if failed.load(Ordering::Relaxed) {
             return Err(stopped());
         }

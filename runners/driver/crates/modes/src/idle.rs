@@ -106,7 +106,7 @@ pub fn run<P: Protocol>(proto: &P, job: &Job, stage: Stage) -> Result<(Outcome, 
             1,
         ),
     });
-    Ok((Outcome { span, records: vec![record], probe: None }, openings.report(job, memory)))
+    Ok((Outcome { span, records: vec![record], probe: None, cut: None }, openings.report(job, memory)))
 }
 
 /// The resident bytes of the server, if it is known.
@@ -123,6 +123,7 @@ fn hold(
     let mut meter = Meter::new(*span, job.slice_ns, job.server_pid);
     let mut now = clock::now();
     while now < span.ends_at {
+        resources::check_signals()?;
         meter.advance(now)?;
         held.watch(meter.edge().saturating_sub(now), &mut |failure| openings.count_loss(job, failure))?;
         now = clock::now();
@@ -166,6 +167,7 @@ impl<R: Replies> FirstReplies<'_, R> {
             let now = clock::now();
             if now >= check_at {
                 check_at = now + CHECK_EVERY_NS;
+                resources::check_signals()?;
                 roll.check_progress(now, openings)?;
             }
             for event in 0..roll.epoll.wait_ns(check_at.saturating_sub(now)).map_err(machine_failure)? {

@@ -97,6 +97,13 @@ impl Target {
         }
     }
 
+    /// Send a request that is ready to be sent over a blocking channel, and wait for its whole reply.
+    pub fn ask_raw(&self, channel: &mut Channel, request: &[u8]) -> io::Result<Vec<u8>> {
+        let deadline = Instant::now() + self.timeout;
+        send_all(channel, request)?;
+        receive_reply(channel, deadline, Skipper::any())
+    }
+
     /// Send one command and wait for its whole reply, as raw bytes.
     fn ask<W: AsRef<[u8]>>(&self, channel: &mut Channel, words: &[W]) -> Result<Vec<u8>, Failure> {
         let deadline = Instant::now() + self.timeout;

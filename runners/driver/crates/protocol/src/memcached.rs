@@ -300,6 +300,12 @@ fn length(word: &[u8]) -> Option<u64> {
 }
 
 impl Replies for Skipper {
+    fn restart(&mut self, place: usize) {
+        self.place = place % self.order.length();
+        (self.state, self.begun, self.found, self.error) = (State::Line, false, 0, None);
+        self.line.clear();
+    }
+
     #[inline]
     fn skip(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), ProtocolError> {
         let mut at = 0;

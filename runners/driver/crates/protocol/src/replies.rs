@@ -50,6 +50,16 @@ pub trait Protocol: Sync {
 }
 
 pub trait Replies {
+    /// Begin anew: the next bytes are those of a new connection, on which the command at `place` of the script's order is
+    /// sent first.
+    fn restart(&mut self, place: usize);
+
+    /// Take out the redirections (MOVED, ASK) among the replies since the last time: the number of each among the replies
+    /// of its `skip`, from 0, and its text.
+    fn take_redirections(&mut self) -> Vec<(u64, String)> {
+        Vec::new()
+    }
+
     /// Take the next bytes of a connection, cut anywhere; count the replies that they complete into `tally`.
     fn skip(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), ProtocolError>;
 

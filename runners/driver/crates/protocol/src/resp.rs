@@ -70,6 +70,32 @@ pub fn keys_in(info: &[u8], database: u32) -> u64 {
         .unwrap_or(0)
 }
 
+/// The requests in `bytes`, which are arrays of bulks, as ranges; those up to the first that is none.
+pub fn requests(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let (mut ranges, mut at) = (Vec::new(), 0);
+    while let Some(end) = request_end(bytes, at) {
+        ranges.push(at..end);
+        at = end;
+    }
+    ranges
+}
+
+/// Where the request at `at` ends.
+fn request_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let line = |at: usize, kind: u8| {
+        let rest = bytes.get(at..)?.strip_prefix(&[kind])?;
+        let end = memchr::memchr(b'\r', rest)?;
+        let number: usize = std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;
+        Some((number, at + end + 3))
+    };
+    let (words, mut at) = line(at, b'*')?;
+    for _ in 0..words {
+        let (length, begin) = line(at, b'$')?;
+        at = begin.checked_add(length)?.checked_add(2)?;
+    }
+    (at <= bytes.len()).then_some(at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,8 @@ use crate::replies::{ProtocolError, Replies, Tally};
 
 /// Errors are reported with at most this many bytes of their text.
 const ERROR_TEXT: usize = 200;
+/// So many redirections are kept for those who follow them.
+const MOST_REDIRECTIONS: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -81,6 +83,8 @@ pub struct Skipper {
     push: bool,
     number: Number,
     error: Vec<u8>,
+    /// The last of them, which nobody has taken.
+    redirections: Vec<(u64, String)>,
 }
 
 impl Skipper {
@@ -110,6 +114,7 @@ impl Skipper {
             push: false,
             number: Number::default(),
             error: Vec::new(),
+            redirections: Vec::new(),
         }
     }
 
@@ -291,7 +296,17 @@ impl Skipper {
             return;
         }
         tally.errors += 1;
+        if text.starts_with(b"MOVED ") || text.starts_with(b"ASK ") {
+            self.keep_redirection(tally.replies - 1, &text);
+        }
         tally.first_error.get_or_insert_with(|| String::from_utf8_lossy(&text).into_owned());
+    }
+
+    fn keep_redirection(&mut self, number: u64, text: &[u8]) {
+        if self.redirections.len() == MOST_REDIRECTIONS {
+            self.redirections.clear();
+        }
+        self.redirections.push((number, String::from_utf8_lossy(text).into_owned()));
     }
 
     /// Take some of `bytes`, which is not empty; how many.
@@ -327,6 +342,14 @@ impl Skipper {
 }
 
 impl Replies for Skipper {
+    fn restart(&mut self, place: usize) {
+        *self = Skipper::following(self.expected.clone(), place);
+    }
+
+    fn take_redirections(&mut self) -> Vec<(u64, String)> {
+        std::mem::take(&mut self.redirections)
+    }
+
     #[inline]
     fn skip(&mut self, bytes: &[u8], tally: &mut Tally) -> Result<(), ProtocolError> {
         let mut at = 0;

@@ -4,7 +4,10 @@ use serde::Serialize;
 
 use crate::prefill::Prefill;
 use crate::result::TestResult;
+use engine::outcome::Cut;
 use machine::environment::Environment;
+use text::failure::Failure;
+use text::units::{round, seconds};
 
 pub const SCHEMA: &str = "speedbench.v1";
 
@@ -18,6 +21,40 @@ pub struct Document {
     /// The first one.
     pub prefill: Option<Prefill>,
     pub tests: Vec<TestResult>,
+    /// Why the run ended before its end; the tests are what it had measured.
+    pub cut_short: Option<CutShort>,
+}
+
+/// What ended a run early, and when.
+#[derive(Debug, Serialize)]
+pub struct CutShort {
+    /// Cause and remedy.
+    pub cause: String,
+    /// The test during which it happened.
+    pub test: String,
+    /// Since the begin of its window; none when that had not begun.
+    pub after_s: Option<f64>,
+    #[serde(skip)]
+    pub failure: Failure,
+}
+
+impl CutShort {
+    /// `failure` ended the run before the window of `test` began.
+    pub fn before(test: &str, failure: Failure) -> CutShort {
+        CutShort { cause: failure.to_string(), test: test.to_owned(), after_s: None, failure }
+    }
+
+    /// The window of `test` was cut.
+    pub fn within(test: &TestResult, cut: Cut) -> CutShort {
+        let after_ns = cut.at.saturating_sub(test.window_began_ns);
+        CutShort { after_s: Some(round(seconds(after_ns), 3)), ..CutShort::before(&test.name, cut.failure) }
+    }
+
+    /// One line for those who read: when and what.
+    pub fn line(&self) -> String {
+        let moment = self.after_s.map_or("before".to_owned(), |after_s| format!("after {after_s:.3} s of"));
+        format!("cut short {moment} {}: {}", self.test, self.cause)
+    }
 }
 
 #[derive(Debug, Serialize)]

@@ -2,7 +2,7 @@
 
 use engine::histogram::Histogram;
 use engine::job::Job;
-use engine::schedule::Arrivals;
+use engine::outcome::Outcome;
 use engine::steadiness::is_unsteady;
 use engine::total::Total;
 use machine::environment;
@@ -20,14 +20,18 @@ const INVARIANT: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page",
 pub const CLIENT_BOUND: &str = "client_bound";
 pub const CLIENT_DELAYED: &str = "client_delayed";
 pub const SLIPPED: &str = "slipped";
+/// The window ended before its time.
+pub const CUT_SHORT: &str = "cut_short";
 
 /// The flags that are raised for `total` of `job`, in the order of README.md.
-pub fn of(total: &Total, job: &Job, arrivals: Option<Arrivals>) -> Vec<&'static str> {
+pub fn of(total: &Total, job: &Job, outcome: &Outcome) -> Vec<&'static str> {
+    let arrivals = outcome.span.arrivals;
     let raised = [
         (CLIENT_BOUND, total.busiest_thread > BOUND_ABOVE),
         (CLIENT_DELAYED, total.most_delayed > DELAYED_ABOVE),
         (SLIPPED, arrivals.is_some_and(|arrivals| has_slipped(&total.slip, total.unsent, arrivals.rate))),
         ("unsteady", is_unsteady(whole_slices(&total.slices, total.window_ns, job.slice_ns))),
+        (CUT_SHORT, outcome.cut.is_some()),
         ("errors", total.inside.errors > 0),
         ("clock", environment::clocksource().is_some_and(|clock| !INVARIANT.contains(&clock.as_str()))),
     ];

@@ -27,6 +27,8 @@ pub struct LadderDocument {
     pub fresh: bool,
     /// In the order of their values.
     pub rungs: Vec<Rung>,
+    /// Why the ladder ended before its last rung.
+    pub cut_short: Option<String>,
 }
 
 /// What was measured at one value of the axis.

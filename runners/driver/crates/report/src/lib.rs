@@ -9,6 +9,7 @@ pub mod ladder;
 pub mod notes;
 pub mod prefill;
 pub mod progress_line;
+pub mod recovery;
 pub mod result;
 pub mod search;
 pub mod table;

@@ -1,5 +1,6 @@
 //! What the table says of a test besides its line: facts of its mode.
 
+use crate::recovery::Recovery;
 use crate::result::{CommandResult, Open, ProbeResult, TestResult};
 use crate::search::{Search, Step};
 use engine::latency::LatencyUs;
@@ -20,6 +21,7 @@ pub fn of(test: &TestResult) -> Vec<String> {
     notes.extend(test.findings.connections.iter().flat_map(connections));
     notes.extend(test.findings.fanout.iter().map(fanout));
     notes.extend(test.findings.wakeup.iter().map(wakeup));
+    notes.extend(test.recovery.iter().map(Recovery::note));
     if test.pushes > 0 {
         notes.push(format!("{} push messages", test.pushes));
     }

@@ -8,13 +8,14 @@ use serde_json::Value;
 use crate::flags;
 use crate::intervals::Intervals;
 use crate::prefill::Prefill;
+use crate::recovery::Recovery;
 use crate::search::Search;
 use crate::usage::{ClientCpu, ServerCpu, ServerEvents, ServerUsage, Slices};
 use crate::warmup::{NO_STEADY_STATE, WarmUp};
 use engine::histogram::{Gain, Histogram};
 use engine::job::{Job, NamedCommand};
 use engine::latency::LatencyUs;
-use engine::outcome::Outcome;
+use engine::outcome::{Cut, Outcome};
 use engine::probe::Probe;
 use engine::record::{CommandRecord, Record, Traffic, merge_gains};
 use engine::schedule::Arrivals;
@@ -56,6 +57,8 @@ pub struct TestResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_events: Option<ServerEvents>,
     pub slices: Slices,
+    /// How the load went on when connections were lost; none when that would have ended it.
+    pub recovery: Option<Recovery>,
     pub flags: Vec<&'static str>,
     #[serde(flatten)]
     pub findings: Findings,
@@ -72,6 +75,9 @@ pub struct TestResult {
     pub null_elements: u64,
     #[serde(skip)]
     pub traffic: Traffic,
+    /// Why the window ended before its time.
+    #[serde(skip)]
+    pub cut: Option<Cut>,
 }
 
 #[derive(Debug, Serialize)]
@@ -149,17 +155,25 @@ impl TestResult {
             probe: job.probe.zip(outcome.probe.as_ref()).map(ProbeResult::of),
             search: None,
             client_cpu: ClientCpu::of(&total),
-            server_cpu: job.server_pid.map(|pid| ServerCpu::of(pid, &total.server_ns, requests)),
+            server_cpu: job
+                .server_pid
+                .filter(|_| !total.server_ns.is_empty())
+                .map(|pid| ServerCpu::of(pid, &total.server_ns, requests)),
             server: total.server_usage.map(|usage| ServerUsage::of(usage, grown(&total.server_ns))),
             server_events: job.counters.as_deref().map(|counters| ServerEvents::of(counters, &total.counted)),
-            flags: flags::of(&total, job, arrivals),
+            flags: flags::of(&total, job, outcome),
             slices: Slices::of(&total, job),
+            recovery: job
+                .recovery
+                .zip(total.losses.as_ref())
+                .map(|(_, losses)| Recovery::of(losses, outcome.span.counts_from)),
             intervals: intervals(job, outcome),
             null_elements: total.inside.null_elements,
             traffic: total.traffic.clone(),
             errors: Errors { count: total.inside.errors, first: total.inside.first_error },
             latency: total.latency,
             findings: Findings::default(),
+            cut: outcome.cut.clone(),
             depth: outcome
                 .span
                 .requests

@@ -40,6 +40,7 @@ pub fn render(document: &Document) -> String {
         text += &remarks(test);
         notes::of(test).iter().for_each(|note| text += &format!("  {note}\n"));
     }
+    text += &document.cut_short.iter().map(|cut| format!("  ! {}\n", cut.line())).collect::<String>();
     let curve_of = |test: &TestResult| curve(&test.name, notes::clock(test.mode), &test.latency);
     document.tests.iter().for_each(|test| text += &curve_of(test));
     text

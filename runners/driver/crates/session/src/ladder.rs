@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use crate::fresh_server::{self, FreshServer};
 use crate::prefill::{needs_empty_server, require_empty_server};
 use crate::run::{self, driver, own_digest, rfc3339};
+use engine::resources;
 use machine::environment::Environment;
+use machine::signals;
 use network::memcached;
 use protocol::reply::Reply;
 use report::document::{Document, TargetName};
@@ -46,7 +48,11 @@ pub fn run(ladder: &LadderRun) -> Result<LadderDocument, Failure> {
             None => ladder.measure(at, place).inspect_err(|failure| ladder.report(at, failure)),
         };
         rungs.push((at, rung(ladder.ladder.values[at], place, began, outcome)));
+        if signals::received().is_some() {
+            break;
+        }
     }
+    let cut_short = resources::check_signals().err().map(|failure| failure.to_string());
     rungs.sort_by_key(|(at, _)| *at);
     let rungs: Vec<Rung> = rungs.into_iter().map(|(_, rung)| rung).collect();
     if rungs.iter().all(|rung| rung.tests.is_empty()) {
@@ -66,12 +72,16 @@ pub fn run(ladder: &LadderRun) -> Result<LadderDocument, Failure> {
         axis: ladder.ladder.axis.name(),
         fresh: ladder.fresh_server.is_some(),
         rungs,
+        cut_short,
     })
 }
 
 fn rung(value: f64, place: usize, started_at: String, outcome: Result<Document, Failure>) -> Rung {
     let empty = Rung { value, place, started_at, prefill: None, tests: Vec::new(), failure: None };
     match outcome {
+        Ok(Document { started_at, cut_short: Some(cut), .. }) => {
+            Rung { started_at, failure: Some(cut.line()), ..empty }
+        }
         Ok(Document { started_at, prefill, tests, .. }) => Rung { started_at, prefill, tests, ..empty },
         Err(failure) => Rung { failure: Some(failure.to_string()), ..empty },
     }

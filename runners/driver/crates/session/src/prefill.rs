@@ -130,6 +130,7 @@ impl Session<'_> {
             verify: None,
             window: Window::Batch,
             allow_errors: false,
+            recovery: None,
             ..self.job(&set, &traffic)
         };
         Filling { traffic, job, requests: keys }

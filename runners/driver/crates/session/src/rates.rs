@@ -70,7 +70,8 @@ impl Session<'_> {
             Some(stage(phase, Arrivals { rate, process, series }))
         };
         traffic.run_from(&job, &mut next_stage, &mut |progress| line.update(progress))?;
-        results.sort_by(|a, b| asked_rps(a).total_cmp(&asked_rps(b)));
+        let rate = |test: &TestResult| (test.cut.is_some(), asked_rps(test));
+        results.sort_by(|a, b| rate(a).partial_cmp(&rate(b)).expect("rates are numbers"));
         Ok(results)
     }
 
@@ -87,14 +88,19 @@ impl Session<'_> {
         let climb_from = |rate| RateSearch::new(rate, limit, seconds(window_ns(phase, 1.0)));
         let mut search = from.map(climb_from);
         let (mut best, mut last): (Option<TestResult>, _) = (None, None);
-        let mut series = 0;
+        let (mut series, mut cut) = (0, None);
         let mut next_stage = |outcome: Option<Outcome>| {
             match (&mut search, outcome) {
                 (None, None) => return Some(closed(phase)),
+                (None, Some(outcome)) if outcome.cut.is_some() => cut = outcome.cut,
                 (None, Some(outcome)) => search = Some(climb_from(FIRST_PART * throughput(&outcome))),
                 (Some(_), None) => {}
                 (Some(search), Some(outcome)) => {
                     let test = result(&job, phase, &outcome);
+                    if outcome.cut.is_some() {
+                        last = Some(test);
+                        return None;
+                    }
                     let latency = &Total::of(&outcome).latency;
                     let latency_us = latency.quantile(limit.percentile / 100.0) as f64 / 1000.0;
                     search.add(rate_search::step(&test, latency_us, limit));
@@ -110,7 +116,13 @@ impl Session<'_> {
         };
         traffic.run_from(&job, &mut next_stage, &mut |progress| line.update(progress))?;
         let search = search.map(|search| search.end(limit));
-        let mut found = best.or(last).expect("at least one rate is tried");
+        let is_cut = last.as_ref().is_some_and(|test| test.cut.is_some());
+        let found = if is_cut { last } else { best.or(last) };
+        let mut found = match (found, cut) {
+            (Some(found), _) => found,
+            (None, Some(cut)) => return Err(cut.failure),
+            (None, None) => unreachable!("at least one rate is tried"),
+        };
         for flag in search.iter().flat_map(|search| &search.limited_by) {
             if !found.flags.contains(flag) {
                 found.flags.push(flag);

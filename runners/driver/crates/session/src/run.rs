@@ -9,7 +9,7 @@ use crate::{modes, warmup};
 use engine::stage::Stage;
 use engine::{resources, server_process};
 use machine::environment::Environment;
-use report::document::{self, Document, Driver, TargetName};
+use report::document::{self, CutShort, Document, Driver, TargetName};
 use report::hdr_log::HdrLog;
 use report::progress_line::ProgressLine;
 use report::result::TestResult;
@@ -36,18 +36,18 @@ pub fn run(plan: &Plan) -> Result<Document, Failure> {
     require_resources(plan)?;
     require_empty_server(plan)?;
     let mut log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
-    let (mut prefill, mut tests) = (None, Vec::new());
+    let (mut tests, mut cut_short) = (Vec::new(), None);
     for phase in &plan.phases {
-        let filled = phase.prefill.then(|| session.prefill(phase)).transpose()?;
-        let mut results = session.measure(phase)?;
-        results.iter_mut().for_each(|result| result.prefill = filled.clone());
-        prefill = prefill.or(filled);
-        session.check_expectations(phase, &mut results)?;
-        if let Some(log) = &mut log {
-            results.iter().try_for_each(|result| log.append(result))?;
+        let failed = session.go_through(phase, log.as_mut(), &mut tests).err();
+        cut_short = cut_within(&mut tests).or(failed.map(|failure| CutShort::before(&phase.name, failure)));
+        if cut_short.is_some() {
+            break;
         }
-        tests.extend(results);
     }
+    if let (true, Some(cut)) = (tests.is_empty(), &cut_short) {
+        return Err(cut.failure.clone());
+    }
+    let prefill = tests.iter().find_map(|test: &TestResult| test.prefill.clone());
     Ok(Document {
         schema: document::SCHEMA,
         driver: driver(plan, digest),
@@ -56,7 +56,14 @@ pub fn run(plan: &Plan) -> Result<Document, Failure> {
         environment,
         prefill,
         tests,
+        cut_short,
     })
+}
+
+/// Why the last of `tests` ended before its time, if it did.
+fn cut_within(tests: &mut [TestResult]) -> Option<CutShort> {
+    let last = tests.last_mut()?;
+    last.cut.take().map(|cut| CutShort::within(last, cut))
 }
 
 /// A failure when this machine cannot open the connections of `plan`.
@@ -85,6 +92,23 @@ pub fn driver(plan: &Plan, digest: String) -> Driver {
 }
 
 impl Session<'_> {
+    /// Prefill and measure one phase; what was measured is added to `tests`, also when something failed after it.
+    fn go_through(
+        &self,
+        phase: &Phase,
+        log: Option<&mut HdrLog>,
+        tests: &mut Vec<TestResult>,
+    ) -> Result<(), Failure> {
+        let filled = phase.prefill.then(|| self.prefill(phase)).transpose()?;
+        let mut results = self.measure(phase)?;
+        results.iter_mut().for_each(|result| result.prefill = filled.clone());
+        let is_cut = results.iter().any(|result| result.cut.is_some());
+        let checked = if is_cut { Ok(()) } else { self.check_expectations(phase, &mut results) };
+        let logged = log.map_or(Ok(()), |log| results.iter().try_for_each(|result| log.append(result)));
+        tests.extend(results);
+        checked.and(logged)
+    }
+
     /// Measure one phase.
     fn measure(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
         match phase.mode {

@@ -120,6 +120,7 @@ impl Session<'_> {
             interval_slices: self.plan.interval_slices(),
             allow_errors: self.plan.allow_errors,
             verify: phase.verification(),
+            recovery: self.plan.recovery,
         }
     }
 }

@@ -96,9 +96,10 @@ pub fn run(
     };
     let mut search = SteadinessSearch::new(phase.warmup, most, job.slice_ns);
     let mut left = measured(Duration::from_nanos(SETTLING_SLICES * job.slice_ns)).into_iter();
-    let (mut number, mut over, mut last) = (0, false, None);
+    let (mut number, mut over, mut last, mut cut) = (0, false, None, None);
     let mut next_stage = |outcome: Option<Outcome>| {
         if let (false, Some(outcome)) = (over, &outcome) {
+            cut = outcome.cut.clone();
             search.add(outcome);
         }
         if let (false, Some(slices)) = (over, search.next_stretch()) {
@@ -110,7 +111,10 @@ pub fn run(
         left.next()
     };
     traffic.run_from(job, &mut next_stage, watcher)?;
-    Ok((last.expect("there is a stage"), search.end()))
+    match cut {
+        Some(cut) => Err(cut.failure),
+        None => Ok((last.expect("there is a stage"), search.end())),
+    }
 }
 
 #[cfg(test)]
@@ -148,6 +152,17 @@ mod tests {
         }
         let end = search.end();
         assert_eq!((had, end.seconds, end.steady), (19, 2.0, Some(false)));
+    }
+
+    #[test]
+    fn a_climb_that_rests_ends_it() {
+        let mut search = search(500, 9000);
+        let mut had = 0;
+        while let Some(more) = search.next_stretch() {
+            had += more;
+            search.rates = (0..had).map(|slice| 1000.0 + 50.0 * slice.min(12) as f64).collect();
+        }
+        assert_eq!((had, search.end().steady), (25, Some(true)));
     }
 
     #[test]

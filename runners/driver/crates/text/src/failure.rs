@@ -10,6 +10,8 @@ pub enum Failure {
     Run(String),
     /// A resource of this machine is exhausted, whatever the server does: exit code 1.
     Machine(String),
+    /// A signal asked the program to end: exit code 128 and its number.
+    Signal(u8, String),
 }
 
 impl Failure {
@@ -23,6 +25,14 @@ impl Failure {
 
     pub fn machine(cause: impl fmt::Display, remedy: impl fmt::Display) -> Self {
         Failure::Machine(one_line(format!("{cause}: {remedy}")))
+    }
+
+    /// `signal`, called `name`, asked the program to end.
+    pub fn signal(signal: i32, name: &str) -> Self {
+        Failure::Signal(
+            signal as u8,
+            format!("{name} ended the run: what it had counted until then was kept"),
+        )
     }
 
     /// The same failure, with its place in front of the message.
@@ -41,6 +51,7 @@ impl Failure {
             Failure::Usage(line) => Failure::Usage(change(line)),
             Failure::Run(line) => Failure::Run(change(line)),
             Failure::Machine(line) => Failure::Machine(change(line)),
+            Failure::Signal(signal, line) => Failure::Signal(signal, change(line)),
         }
     }
 
@@ -48,6 +59,7 @@ impl Failure {
         match self {
             Failure::Usage(_) => 2,
             Failure::Run(_) | Failure::Machine(_) => 1,
+            Failure::Signal(signal, _) => 128 + signal,
         }
     }
 }
@@ -55,7 +67,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(line) | Failure::Run(line) | Failure::Machine(line) => f.write_str(line),
+            Failure::Usage(line) | Failure::Run(line) | Failure::Machine(line) | Failure::Signal(_, line) => {
+                f.write_str(line)
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct Filling {
 impl Filling {
     pub fn run(&self) -> Result<(), Failure> {
         let stages = [Stage::Exactly { requests: self.requests }];
-        self.traffic.run(&self.job, &stages, &mut |_| ()).map(|_| ())
+        self.traffic.run(&self.job, &stages, &mut |_| ())?.whole().map(drop)
     }
 
     /// What stores each of the first `keys` keys that `needs` names, with the connections of `job`; none if it
@@ -49,6 +49,7 @@ impl Filling {
             verify: None,
             keepalive: true,
             allow_errors: false,
+            recovery: None,
             script: load.script.clone().into(),
             named_commands: Vec::new(),
             ..job

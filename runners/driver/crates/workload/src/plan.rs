@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::phase::Phase;
 use crate::protocol_name::ProtocolName;
+use engine::recovery::Recovery;
 use engine::steadiness::FEWEST_SLICES;
 use network::target::Target;
 use text::checks::require;
@@ -29,6 +30,8 @@ pub struct Plan {
     pub server_events: Vec<&'static str>,
     pub slice_ms: u64,
     pub allow_errors: bool,
+    /// How the load goes on when connections are lost; none: that ends the run.
+    pub recovery: Option<Recovery>,
     pub output: Output,
     /// Whether results keep the latencies of each second.
     pub intervals: bool,
@@ -70,6 +73,16 @@ impl Plan {
             !self.cluster || self.phases.iter().all(|phase| phase.keys.bytes.is_none()),
             "keys of a cluster have tags, so their length cannot be chosen",
             "leave the bytes of keys or --cluster out",
+        )?;
+        require(
+            self.recovery.is_none() || self.phases.iter().all(|phase| phase.mode.sends()),
+            "--reconnect-on-error is given for a mode that only opens connections or waits",
+            "give it in a closed or open loop",
+        )?;
+        require(
+            self.recovery.is_none() || self.phases.iter().all(|phase| phase.verify == 0.0),
+            "--reconnect-on-error is given beside verify, which must see every reply",
+            "leave one of them out",
         )?;
         require(
             self.cpus.is_empty() || self.cpus.len() >= threads,

@@ -81,6 +81,7 @@ impl DuelOptions {
                 server_events: pair.server_events.clone().unwrap_or_default(),
                 slice_ms: WARMUP_SLICE_MS,
                 allow_errors: frame.allow_errors,
+                recovery: None,
                 intervals: false,
                 hdr_log: None,
             })

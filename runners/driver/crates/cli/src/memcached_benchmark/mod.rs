@@ -13,7 +13,6 @@ use crate::redis_benchmark::server::ServerSettings;
 use crate::redis_benchmark::suite::value;
 use engine::job::Job;
 use engine::node::Node;
-use engine::total::Total;
 use protocol::template::{Placeholders, Value};
 use text::checks::require;
 use text::failure::Failure;
@@ -121,7 +120,7 @@ fn measure_all(options: &Options, tests: &[Prepared]) -> Result<(), Failure> {
             let stages = phase::stages(options.warmup(), options.length());
             let outcome =
                 test.load.run(&job, &stages, &mut |progress| printer.progress(test.test.title, progress))?;
-            printer.result(options, &test.planned, &Total::of(&outcome))?;
+            printer.result(options, &test.planned, outcome)?;
         }
         printer.end_round(options)?;
         if !options.tests.forever {

@@ -90,6 +90,8 @@ pub fn render(reported: &Reported) -> String {
         json.object("speedbench", |json| {
             json.text("version", driver.version);
             json.text("digest", &driver.digest);
+            let cut_short = reported.runs.iter().find_map(|run| run.cut_short.as_ref());
+            cut_short.into_iter().for_each(|cause| json.text("cut_short", cause));
             json.value("argv", serde_json::to_string(&driver.argv).expect("texts"));
         });
     }
@@ -201,7 +203,7 @@ fn section(json: &mut Json, options: &Options, stats: &RunStats) {
         json.value("Finish time", ms(stats.began + stats.lasted));
         json.value("Total duration", ms(stats.lasted));
         json.text("Time unit", "MILLISECONDS");
-        json.text("Interrupted", false);
+        json.text("Interrupted", stats.cut_short.is_some());
     });
     let mut percentiles = options.result.percentiles.clone();
     percentiles.sort_by(f64::total_cmp);
@@ -230,8 +232,8 @@ fn row_of(json: &mut Json, row: &Row, percentiles: &[f64], cluster: bool) {
         json.number("MOVED/sec", Some(0.0), 2);
         json.number("ASK/sec", Some(0.0), 2);
     }
-    json.number("Connection Errors/sec", Some(0.0), 2);
-    json.value("Connection Errors", 0);
+    json.number("Connection Errors/sec", Some(row.connection_errors_rate), 2);
+    json.value("Connection Errors", row.connection_errors);
     json.number("Latency", Some(mean_ms(&row.latency)), 3);
     latencies(json, &row.latency);
     let both = row.received_rate.map(|received| kb(received + row.sent_rate));

@@ -12,17 +12,19 @@ pub mod table;
 pub mod values;
 
 use std::ffi::OsString;
-use std::fs;
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use clap::Command;
 
 use crate::arguments::{self, Advice, Parsed};
 use json::Reported;
+use machine::signals;
 use options::Options;
+use report::result::TestResult;
 use stats::RunStats;
 use text::failure::Failure;
-use text::output::{self, print};
+use text::output::{self, WholeFile, print};
 use text::secrets::{HIDDEN, text_without_password};
 
 /// The names under which the program is this front end.
@@ -52,51 +54,97 @@ pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
     options.check(&given)?;
     let commands = options.commands(&given)?;
     let plan = options.plan(&commands, given.record(program, publish))?;
-    create_files(&options)?;
-    let mut reported = Reported { options: &options, driver: None, runs: Vec::new() };
+    let files = Files::create(&options)?;
+    let (mut reported, mut failure) = (Reported { options: &options, driver: None, runs: Vec::new() }, None);
     for number in 1..=options.result.run_count {
         if number > 1 {
             std::thread::sleep(REST);
         }
-        let document = session::run::run(&plan)?;
-        let stats = RunStats::of(&document.tests[0], &commands, SystemTime::now());
-        warn(number, &document.tests[0].flags);
+        let document = match session::run::run(&plan) {
+            Ok(document) => document,
+            Err(cause) if reported.runs.is_empty() => return Err(cause),
+            Err(cause) => {
+                failure = Some(cause);
+                break;
+            }
+        };
+        let test = &document.tests[0];
+        let cut_short = document.cut_short.as_ref().map(|cut| cut.cause.clone());
+        let stats = RunStats { cut_short, ..RunStats::of(test, &commands, SystemTime::now()) };
+        warn(number, &stats, test);
         if let Some(prefix) = &options.result.hdr_prefix {
             hdr_files::write(prefix, number, &stats)?;
         }
         reported.runs.push(stats);
         reported.driver.get_or_insert(document.driver);
+        failure = document.cut_short.map(|cut| cut.failure);
+        if failure.is_some() {
+            break;
+        }
     }
-    if let Some(path) = &options.result.json_file {
-        write(path, &json::render(&reported), "--json-out-file")?;
+    files.write(&reported)?;
+    failure.map_or(Ok(()), Err)
+}
+
+/// Say on stderr what the outputs of memtier_benchmark have no place for, and in its words what it says there.
+fn warn(run: u32, stats: &RunStats, test: &TestResult) {
+    if signals::received().is_some_and(|signal| signals::name(signal) == "SIGINT")
+        && stats.cut_short.is_some()
+    {
+        eprintln!(
+            "\n[RUN #{run}] Interrupted by user (Ctrl+C) after {:.1} secs, stopping threads...",
+            test.window_s
+        );
     }
-    let text = table::render(&reported);
-    match &options.result.out_file {
-        Some(path) => write(path, &text, "--out-file"),
-        None => print(&text),
+    if let Some(text) = &test.errors.first {
+        eprintln!("server handle error response: -{text} ({} in all)", test.errors.count);
+    }
+    if !test.flags.is_empty() {
+        output::warn(&format!("run {run}: {}: README.md says what it means", test.flags.join(", ")));
     }
 }
 
-/// Warn of what the outputs of memtier_benchmark have no place for.
-fn warn(run: u32, flags: &[&str]) {
-    if !flags.is_empty() {
-        output::warn(&format!("run {run}: {}: README.md says what it means", flags.join(", ")));
+/// The files of the outputs, begun before anything is measured, so that one that cannot be written is told at once.
+struct Files {
+    json: Option<WholeFile>,
+    out: Option<WholeFile>,
+}
+
+impl Files {
+    fn create(options: &Options) -> Result<Files, Failure> {
+        let result = &options.result;
+        let create = |path: &Option<String>, option: &str| {
+            let create =
+                |path: &String| WholeFile::create(path).map_err(|error| unwritable(path, option, &error));
+            path.as_ref().map(create).transpose()
+        };
+        let files = Files {
+            json: create(&result.json_file, "--json-out-file")?,
+            out: create(&result.out_file, "--out-file")?,
+        };
+        result.hdr_prefix.as_ref().map_or(Ok(()), |prefix| hdr_files::create(prefix))?;
+        Ok(files)
+    }
+
+    fn write(self, reported: &Reported) -> Result<(), Failure> {
+        let named = |path: &Option<String>| path.clone().unwrap_or_default();
+        let result = &reported.options.result;
+        if let Some(file) = self.json {
+            let written = file.finish(&json::render(reported));
+            written.map_err(|error| unwritable(&named(&result.json_file), "--json-out-file", &error))?;
+        }
+        let text = table::render(reported);
+        match self.out {
+            Some(file) => {
+                file.finish(&text).map_err(|error| unwritable(&named(&result.out_file), "--out-file", &error))
+            }
+            None => print(&text),
+        }
     }
 }
 
-/// Begin the files of the outputs, so that one that cannot be written is told before anything is measured.
-fn create_files(options: &Options) -> Result<(), Failure> {
-    let result = &options.result;
-    for (path, option) in [(&result.json_file, "--json-out-file"), (&result.out_file, "--out-file")] {
-        path.as_ref().map_or(Ok(()), |path| write(path, "", option))?;
-    }
-    result.hdr_prefix.as_ref().map_or(Ok(()), |prefix| hdr_files::create(prefix))
-}
-
-fn write(path: &str, text: &str, option: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| {
-        Failure::run(format!("cannot write {path} ({error})"), format!("give {option} a place to write to"))
-    })
+fn unwritable(path: &str, option: &str, error: &io::Error) -> Failure {
+    Failure::run(format!("cannot write {path} ({error})"), format!("give {option} a place to write to"))
 }
 
 /// The value of the option `id` without passwords.

@@ -10,6 +10,7 @@ use crate::memtier_benchmark::values::{
     Protocol, Requests, breakdown, data_size_list, expiry_range, letter, one_of_range, pattern, percentiles,
     protocol, range, ratio, requests,
 };
+use crate::reconnecting::ReconnectOptions;
 use crate::uri::{self, Uri};
 use crate::values::seconds;
 use generator::values::{Sizes, Ttl};
@@ -25,6 +26,8 @@ pub struct Options {
     pub server: ServerOptions,
     #[command(flatten)]
     pub load: LoadOptions,
+    #[command(flatten)]
+    pub reconnect: ReconnectOptions,
     #[command(flatten)]
     pub data: DataOptions,
     #[command(flatten)]

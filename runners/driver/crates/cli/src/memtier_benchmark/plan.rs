@@ -7,6 +7,7 @@ use crate::memtier_benchmark::commands::{Command, Commands};
 use crate::memtier_benchmark::options::Options;
 use crate::memtier_benchmark::values::Requests;
 use engine::job::Window;
+use engine::recovery::Recovery;
 use engine::schedule::{ArrivalProcess, check_rate};
 use generator::keys::Distribution;
 use network::sources::Sources;
@@ -25,6 +26,9 @@ use workload::source::Source;
 use workload::workload::{Item, Workload};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Before a lost connection is opened again.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 const NAMES: SettingNames = SettingNames {
     clients: "--clients",
@@ -55,7 +59,8 @@ impl Options {
             server_pid: None,
             server_events: Vec::new(),
             slice_ms: 100,
-            allow_errors: false,
+            allow_errors: true,
+            recovery: self.reconnect.recovery(self.usual_recovery()),
             output: Output::Table,
             intervals: true,
             hdr_log: None,
@@ -63,6 +68,17 @@ impl Options {
         };
         plan.check()?;
         Ok(plan)
+    }
+
+    /// Pauses as memtier has them.
+    fn usual_recovery(&self) -> Recovery {
+        Recovery {
+            attempts: None,
+            pause: PAUSE.mul_f64(self.reconnect.factor().min(60.0)),
+            factor: 1.0,
+            longest: LONGEST_PAUSE,
+            connect_timeout: TIMEOUT,
+        }
     }
 
     fn phase(&self, commands: &Commands) -> Result<Phase, Failure> {

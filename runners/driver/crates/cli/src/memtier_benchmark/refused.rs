@@ -5,9 +5,8 @@ use crate::suggestions::Habit;
 const NOT_HERE: &str = "memtier_benchmark has it, this front end has not";
 const DATA: &str =
     "data files are not imported here; values are drawn, and `speedbench run --workload` can verify them";
-const RECONNECT: &str = "a lost connection ends the run here";
 
-pub const REFUSED: [Habit; 33] = [
+pub const REFUSED: [Habit; 29] = [
     ("-4", "give --host an IPv4 address"),
     ("-6", "give --host an IPv6 address"),
     ("--ipv4", "give --host an IPv4 address"),
@@ -25,10 +24,6 @@ pub const REFUSED: [Habit; 33] = [
     ("--clients-start", NOT_HERE),
     ("--clients-step", NOT_HERE),
     ("--step-duration", NOT_HERE),
-    ("--reconnect-on-error", RECONNECT),
-    ("--max-reconnect-attempts", RECONNECT),
-    ("--reconnect-backoff-factor", RECONNECT),
-    ("--connection-timeout", "10 seconds of silence end the run here"),
     ("--thread-conn-start-min-jitter-micros", NOT_HERE),
     ("--thread-conn-start-max-jitter-micros", NOT_HERE),
     ("--monitor-input", NOT_HERE),

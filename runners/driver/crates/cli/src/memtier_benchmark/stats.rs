@@ -17,6 +17,8 @@ pub struct RunStats {
     pub usual: bool,
     pub rows: Vec<Row>,
     pub totals: Row,
+    /// Why the run ended before its time.
+    pub cut_short: Option<String>,
 }
 
 /// What one run counted of one command, or of all.
@@ -33,6 +35,9 @@ pub struct Row {
     pub sent_rate: f64,
     pub latency: Histogram,
     pub seconds: Vec<Second>,
+    /// Of the totals only.
+    pub connection_errors: u64,
+    pub connection_errors_rate: f64,
 }
 
 impl Row {
@@ -91,6 +96,7 @@ impl RunStats {
         let sent: f64 = counted.iter().map(|it| it.sent_bytes * it.count as f64).sum();
         let of_one = per(test.traffic.received_bytes as f64, replies as f64);
         let sent_of_one = per(sent, test.requests as f64);
+        let broken = test.recovery.as_ref().map_or(0, |recovery| recovery.broken);
         let totals = Row {
             name: "Totals".to_owned(),
             count: test.requests,
@@ -98,14 +104,22 @@ impl RunStats {
             received_rate: Some(per(of_one * test.requests as f64, test.window_s)),
             sent_rate: per(sent, test.window_s),
             latency: test.latency.clone(),
+            connection_errors: broken,
+            connection_errors_rate: per(broken as f64, test.window_s),
             seconds: seconds(parts(&test.latency, &test.intervals.gains), Some(of_one), sent_of_one),
             ..Row::default()
         };
         let (hits, misses) = hits_and_misses(test, &counted);
         let lasted = Duration::from_secs_f64(test.window_s);
         let ended = ended.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut stats =
-            RunStats { began: ended.saturating_sub(lasted), lasted, usual: commands.usual, rows, totals };
+        let mut stats = RunStats {
+            began: ended.saturating_sub(lasted),
+            lasted,
+            usual: commands.usual,
+            rows,
+            totals,
+            cut_short: None,
+        };
         stats.count_hits(per(hits as f64, test.window_s), per(misses as f64, test.window_s));
         stats
     }
@@ -130,6 +144,7 @@ impl RunStats {
             usual: runs[0].usual,
             rows: (0..runs[0].rows.len()).map(|at| row(&|run| run.rows[at].clone())).collect(),
             totals: row(&|run| run.totals.clone()),
+            cut_short: runs.iter().find_map(|run| run.cut_short.clone()),
         }
     }
 }
@@ -148,6 +163,8 @@ impl Row {
             sent_rate: mean(|row| row.sent_rate),
             latency: merged(rows.iter().map(|row| &row.latency)),
             seconds: Vec::new(),
+            connection_errors: rows.iter().map(|row| row.connection_errors).sum(),
+            connection_errors_rate: mean(|row| row.connection_errors_rate),
         }
     }
 }

@@ -22,7 +22,8 @@ pub fn render(reported: &Reported) -> String {
         load.threads, load.clients
     );
     for Section { title, stats } in reported.sections() {
-        text += &format!("\n\n{title}\n{}", table(reported, &stats));
+        let cut_short = stats.cut_short.iter().map(|cause| format!("CUT SHORT: {cause}\n"));
+        text += &format!("\n\n{title}\n{}{}", cut_short.collect::<String>(), table(reported, &stats));
         if !reported.options.result.hide_histogram {
             text += &distribution(&stats);
         }

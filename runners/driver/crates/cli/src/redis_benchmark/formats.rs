@@ -49,8 +49,13 @@ pub fn one_line(title: &str, total: &Total) -> String {
     format!("{title}: {:.2} requests per second, p50={p50:.3} msec{misses}\n", rate(total))
 }
 
-pub fn report(options: &Options, test: &PlannedTest, total: &Total, configured: &ServerSettings) -> String {
-    let mut text = format!("====== {} ======\n", test.title);
+pub fn report(
+    options: &Options,
+    (title, test): (&str, &PlannedTest),
+    total: &Total,
+    configured: &ServerSettings,
+) -> String {
+    let mut text = format!("====== {title} ======\n");
     text += &format!(
         "  {} requests completed in {:.2} seconds\n",
         total.inside.replies,

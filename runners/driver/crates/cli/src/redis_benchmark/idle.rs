@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 
 use crate::redis_benchmark::options::Options;
 use engine::node::Node;
+use engine::resources;
 use modes::idle::IdleConnections;
 use text::failure::Failure;
 use text::output::print;
@@ -21,6 +22,7 @@ pub fn hold(options: &Options, nodes: &[Node]) -> Result<(), Failure> {
     ))?;
     let is_terminal_output = std::io::stdout().is_terminal();
     loop {
+        resources::check_signals()?;
         held.watch(SHOWN_EVERY_NS, &mut Err)?;
         if is_terminal_output {
             print(&format!("clients: {}\r", options.load.clients))?;

@@ -7,10 +7,12 @@ use crate::redis_benchmark::formats;
 use crate::redis_benchmark::options::Options;
 use crate::redis_benchmark::planned::PlannedTest;
 use crate::redis_benchmark::server::ServerSettings;
+use engine::outcome::Outcome;
 use engine::progress::Progress;
 use engine::total::Total;
 use text::failure::Failure;
 use text::output::print;
+use text::units::seconds;
 
 pub struct Printer {
     configured: ServerSettings,
@@ -59,19 +61,25 @@ impl Printer {
         format!("{:1$}\r", " ", self.standing.max(1))
     }
 
-    pub fn result(&mut self, options: &Options, test: &PlannedTest, total: &Total) -> Result<(), Failure> {
+    /// Print what was counted of `test`; its title says when it was cut short. Then that is the failure.
+    pub fn result(&mut self, options: &Options, test: &PlannedTest, outcome: Outcome) -> Result<(), Failure> {
+        let total = &Total::of(&outcome);
+        let cut = outcome.cut.as_ref().map(|cut| cut.at.saturating_sub(outcome.span.counts_from));
+        let title = match cut {
+            None => test.title.clone(),
+            Some(after_ns) => format!("{} (cut short after {:.2} seconds)", test.title, seconds(after_ns)),
+        };
         let clean = self.clean_line();
         let text = match (options.output.csv, options.output.quiet) {
-            (true, _) if self.header => {
-                formats::CSV_HEADER.to_owned() + &formats::csv_row(&test.title, total)
-            }
-            (true, _) => formats::csv_row(&test.title, total),
-            (false, true) => clean + &formats::one_line(&test.title, total),
-            (false, false) => clean + &formats::report(options, test, total, &self.configured),
+            (true, _) if self.header => formats::CSV_HEADER.to_owned() + &formats::csv_row(&title, total),
+            (true, _) => formats::csv_row(&title, total),
+            (false, true) => clean + &formats::one_line(&title, total),
+            (false, false) => clean + &formats::report(options, (&title, test), total, &self.configured),
         };
         self.header = false;
         (self.last, self.last_at, self.standing) = (Progress::default(), None, 0);
-        print(&text)
+        print(&text)?;
+        outcome.whole().map(drop)
     }
 
     /// A blank line ends a round of the default tests.

@@ -13,6 +13,7 @@ use clap::Command;
 
 use crate::arguments::{self, Advice, Parsed};
 use crate::uri;
+use engine::resources;
 use habits::HABITS;
 use options::RunOptions;
 use report::{csv, table};
@@ -37,14 +38,17 @@ pub fn run(program: &[String], words: Vec<OsString>) -> Result<(), Failure> {
     };
     let (plan, ladder) = options.plan(&given, given.record(program, publish))?;
     if let Some(result) = ladder.run(&plan, &given)? {
-        return print(&result);
+        print(&result)?;
+        return resources::check_signals();
     }
     let document = session::run::run(&plan)?;
-    print(&match plan.output {
+    let text = match plan.output {
         Output::Json => document.to_json() + "\n",
         Output::Csv => csv::render(&document),
         Output::Table => table::render(&document),
-    })
+    };
+    print(&text)?;
+    document.cut_short.map_or(Ok(()), |cut| Err(cut.failure))
 }
 
 /// The value of the option `id` without passwords.

@@ -6,10 +6,12 @@ use clap::Args;
 
 use crate::arguments::Given;
 use crate::endpoint::{Endpoint, TlsOptions};
+use crate::reconnecting::ReconnectOptions;
 use crate::run::ladder::LadderOptions;
 use crate::run::values::{Prefill, cpus, events, limit, milliseconds, prefill, rate, rates};
 use crate::values::{amount, bytes, count, named, seconds};
 use engine::job::Window;
+use engine::recovery::Recovery;
 use engine::schedule::ArrivalProcess;
 use network::target::Target;
 use text::checks::require;
@@ -20,6 +22,15 @@ use workload::phase::Phase;
 use workload::plan::{Output, Plan};
 use workload::protocol_name::ProtocolName;
 
+/// How `--reconnect-on-error` goes on unless other options say more.
+const USUAL_RECOVERY: Recovery = Recovery {
+    attempts: None,
+    pause: Duration::from_millis(10),
+    factor: 2.0,
+    longest: Duration::from_secs(1),
+    connect_timeout: Duration::from_secs(1),
+};
+
 #[derive(Debug, Args)]
 pub struct RunOptions {
     #[command(flatten)]
@@ -28,6 +39,8 @@ pub struct RunOptions {
     load: LoadOptions,
     #[command(flatten)]
     ladder: LadderOptions,
+    #[command(flatten)]
+    reconnect: ReconnectOptions,
     #[command(flatten)]
     frame: FrameOptions,
     #[command(flatten)]
@@ -180,7 +193,7 @@ pub struct Asked {
 impl RunOptions {
     /// The plan that the options stand for, and the ladder of it; `argv` is the command line as it may be published.
     pub fn plan(self, given: &Given, argv: Vec<String>) -> Result<(Plan, LadderOptions), Failure> {
-        let RunOptions { endpoint, load, ladder, frame, one } = self;
+        let RunOptions { endpoint, load, ladder, reconnect, frame, one } = self;
         let Asked { protocol, seed, phases } = frame.asked(&load, given)?;
         let plan = Plan {
             argv,
@@ -197,6 +210,7 @@ impl RunOptions {
             server_events: one.server_events.unwrap_or_default(),
             slice_ms: one.slice_ms.unwrap_or(100),
             allow_errors: frame.allow_errors,
+            recovery: reconnect.recovery(USUAL_RECOVERY),
             intervals: false,
             hdr_log: one.hdr_log,
         };

@@ -63,7 +63,7 @@ pub fn run(
         records.push(record);
         sum.add(&counts);
     }
-    let outcome = Outcome { span, records, probe: None };
+    let outcome = Outcome { span, records, probe: None, cut: None };
     let window_s = seconds(Total::of(&outcome).window_ns);
     let fanout = Fanout {
         publishers: setting.publishers,

@@ -9,6 +9,7 @@ use crate::pubsub::publisher::Publisher;
 use crate::pubsub::subscriber::Subscriber;
 use engine::meter::Meter;
 use engine::record::Record;
+use engine::resources;
 use engine::stage::Span;
 use machine::clock;
 use machine::epoll::Epoll;
@@ -120,6 +121,7 @@ impl<'a> ThreadClients<'a> {
 
     /// Give up when another thread has failed, or when an awaited answer does not come.
     fn check_progress(&mut self, now: u64, failed: &AtomicBool) -> Result<(), Failure> {
+        resources::check_signals()?;
         if failed.load(Ordering::Relaxed) {
             return Err(stopped());
         }

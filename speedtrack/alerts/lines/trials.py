@@ -1,0 +1,356 @@
+"""Stretches of lines with the trials of their clean points, for detection; read for many series at once.
+
+First the commits are found, along paths that the series share; then the samples of these commits are read. All as
+columns: a row of PostgreSQL or an object of Python per sample would cost too much.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from django.db import connection
+
+from speedtrack.alerts.lines.linecolumns import Array, array_of
+from speedtrack.alerts.lines.lines import END, sql
+from speedtrack.ground.postgres.pgvalues import array_text
+from speedtrack.projects import positions
+from speedtrack.stats.levels import Trials, medians
+
+FIRST_PIECE = 8  # commits that are searched first, for each point that is wanted
+FURTHER = 16  # times as many are searched next
+FLOAT, EMPTY = 12, 12  # bytes of an element, and of an empty array, in PostgreSQL's binary form
+HEAD = 20  # bytes before the elements
+
+# First the paths: their commits and positions, and the last position of the branch. Then for each series its commits of
+# a path. In the order of their ids, as the index of points is: it is then read once from one end to the other.
+ALONG = sql(f"""
+      WITH path AS MATERIALIZED (
+        SELECT asked.place, found.*,
+               {positions.head("asked.branch_id")} AS head
+          FROM unnest(%(branches)s::bigint[], %(lows)s::int[], %(highs)s::int[])
+               WITH ORDINALITY AS asked (branch_id, low, high, place)
+    CROSS JOIN LATERAL (
+            SELECT array_agg(p.commit_id ORDER BY p.commit_id) AS commits,
+                   array_agg(p.number ORDER BY p.commit_id) AS numbers
+              FROM projects_position p
+             WHERE p.branch_id = asked.branch_id AND p.number BETWEEN asked.low AND asked.high) found)
+    SELECT place, 0, array_send(commits), array_send(numbers), head FROM path
+ UNION ALL
+    SELECT path.place, s.at, array_send(ARRAY(SELECT m.commit_id FROM runs_measurement m
+                                               WHERE m.series_id = s.id AND m.commit_id = ANY (path.commits)
+                                                 AND IS_CLEAN_POINT)), NULL, NULL
+      FROM unnest(%(series)s::bigint[], %(places)s::bigint[]) WITH ORDINALITY AS s (id, place, at)
+      JOIN path USING (place)
+""")  # noqa: S608 - constants
+# Where the line of a series with fewer points than are wanted begins on a branch: null if it has no point there.
+# "+ 0", or PostgreSQL would look for the smallest number from the root on.
+BEGINNINGS = sql("""
+    SELECT CASE WHEN cardinality(few.commits) < s.count
+                THEN (SELECT min(p.number + 0) FROM projects_position p
+                       WHERE p.branch_id = s.branch_id AND p.commit_id = ANY (few.commits))
+                ELSE 0 END
+      FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(counts)s::int[])
+           WITH ORDINALITY AS s (id, branch_id, count, at)
+CROSS JOIN LATERAL (
+        SELECT ARRAY(SELECT m.commit_id FROM runs_measurement m
+                      WHERE m.series_id = s.id AND IS_CLEAN_POINT LIMIT s.count) AS commits OFFSET 0) AS few
+  ORDER BY s.at
+""")
+# All measurements of the series at their commits, as one row of columns, with the clean samples of each. OFFSET 0:
+# PostgreSQL then looks up each row, whatever it assumes about the sizes of the tables.
+SAMPLES = sql("""
+    SELECT array_send(array_agg(s.at)), array_send(array_agg(m.id)), array_send(array_agg(m.commit_id)),
+           array_send(array_agg(cardinality(m.clean))), string_agg(array_send(m.clean), '')
+      FROM unnest(%(series)s::bigint[], %(commits)s::text[]) WITH ORDINALITY AS s (id, commits, at)
+CROSS JOIN LATERAL (
+        SELECT m.id, m.commit_id, coalesce(
+                   CASE WHEN r.flagged IS NULL AND array_position(r.values, NULL) IS NULL THEN r.values
+                        ELSE ARRAY(SELECT t.value FROM unnest(r.values) WITH ORDINALITY AS t (value, place)
+                                    WHERE t.value IS NOT NULL AND t.place - 1 <> ALL (coalesce(r.flagged, '{}'))
+                                 ORDER BY t.place) END,
+                   ARRAY[m.value]) AS clean
+          FROM runs_measurement m
+     LEFT JOIN LATERAL (
+               SELECT r.values, r.flagged FROM runs_samples r WHERE r.measurement_id = m.id OFFSET 0) r ON true
+         WHERE m.series_id = s.id AND m.commit_id = ANY (s.commits::int[]) AND IS_CLEAN_POINT OFFSET 0) m
+""")
+
+
+class TrialPoint(NamedTuple):
+    """A measured commit with the clean, finite samples of all its runs, in the metric's unit, and their median.
+
+    A measurement whose samples have been deleted counts as one sample: its median.
+    """
+
+    position: int
+    commit_id: int
+    trials: tuple[float, ...]
+    value: float
+
+
+@dataclass(frozen=True)
+class TrialLine(Sequence[TrialPoint]):
+    """The points of a line in commit order, kept as columns; ``values``: their medians."""
+
+    positions: list[int]
+    commits: list[int]
+    values: list[float]
+    trials: Trials
+
+    @classmethod
+    def of(cls, points: Sequence[TrialPoint]) -> "TrialLine":
+        positions, commits, trials, values = map(list, zip(*points, strict=True)) if points else ([], [], [], [])
+        return cls(positions, commits, values, Trials.of(trials))
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """Where the trials of each point end in ``trials.values``."""
+        ends: list[int] = np.cumsum(self.trials.sizes).tolist()
+        return ends
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @overload
+    def __getitem__(self, index: int) -> TrialPoint: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[TrialPoint]: ...
+    def __getitem__(self, index: int | slice) -> TrialPoint | list[TrialPoint]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        end = self.ends[index]
+        trials = tuple(self.trials.values[end - self.trials.sizes[index] : end].tolist())
+        return TrialPoint(self.positions[index], self.commits[index], trials, self.values[index])
+
+
+class Stretch(NamedTuple):
+    """The part of a series' line along a branch from one position to another."""
+
+    series_id: int
+    branch_id: int
+    first: int
+    last: int = END
+
+
+@dataclass(frozen=True)
+class Around:
+    """How many clean points to read before the first position and after the last one."""
+
+    before: int = 0
+    after: int = 0
+
+
+class Path(NamedTuple):
+    """The positions of a branch from ``low`` to ``high``; none if ``low`` is above it."""
+
+    branch_id: int
+    low: int
+    high: int
+
+
+class Search(NamedTuple):
+    """A search for the ``wanted`` clean points of a series on a path that are nearest to its end, or to its beginning.
+
+    ``wanted``: None for all of them.
+    """
+
+    series_id: int
+    path: Path
+    wanted: int | None = None
+    from_end: bool = False
+
+    def piece(self, factor: int) -> Path:
+        """The part of the path that is searched first: ``factor`` commits for each point that is wanted."""
+        branch, low, high = self.path
+        if self.wanted is None or high - low < (size := factor * self.wanted):
+            return self.path
+        return Path(branch, high - size + 1, high) if self.from_end else Path(branch, low, low + size - 1)
+
+    def after(self, piece: Path, head: int) -> "Search":
+        """The search in what is left of the path. ``head``: the last position of the branch."""
+        branch, low, high = self.path
+        left = Path(branch, low, piece.low - 1) if self.from_end else Path(branch, piece.high + 1, min(high, head))
+        return self._replace(path=left)
+
+    @property
+    def is_over(self) -> bool:
+        return self.path.low > self.path.high
+
+
+class Places(NamedTuple):
+    """Measured commits by id, in their order on a branch, with their positions."""
+
+    numbers: Array
+    commits: Array
+
+    @classmethod
+    def joined(cls, parts: Iterable["Places"]) -> "Places":
+        numbers, commits = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        order = np.argsort(numbers)
+        return cls(numbers[order], commits[order])
+
+    def nearest(self, search: Search) -> "Places":
+        """Those that the search wants, of a few more that were met with."""
+        if search.wanted is None or len(self.numbers) <= search.wanted:
+            return self
+        wanted = slice(-search.wanted, None) if search.from_end else slice(search.wanted)
+        return Places(self.numbers[wanted], self.commits[wanted])
+
+
+NOWHERE = Places(np.empty(0, np.int32), np.empty(0, np.int32))
+
+
+def trial_lines(stretches: Sequence[Stretch], around: Around = Around()) -> list[TrialLine]:
+    """For each stretch: the clean points of its series between its positions, and around them, in commit order."""
+    searches = [
+        search
+        for series, branch, first, last in stretches
+        for search in (
+            Search(series, Path(branch, 0, first - 1 if around.before else -1), around.before, from_end=True),
+            Search(series, Path(branch, first, last)),
+            Search(series, Path(branch, last + 1, END if around.after else -1), around.after),
+        )
+    ]
+    places = measured_places(searches)
+    of_stretches = [Places.joined(places[at : at + 3]) for at in range(0, len(places), 3)]
+    return lines_of([stretch.series_id for stretch in stretches], of_stretches)
+
+
+def measured_places(searches: Sequence[Search]) -> list[Places]:
+    """What each search leads to.
+
+    One statement for all of them, and more for lines of which few commits are measured.
+    """
+    places, factor = [NOWHERE for _ in searches], FIRST_PIECE
+    unfinished = {at: search for at, search in enumerate(searches) if not search.is_over}
+    while unfinished:
+        pieces = [search.piece(factor) for search in unfinished.values()]
+        answers = places_along([search.series_id for search in unfinished.values()], pieces)
+        left: dict[int, Search] = {}
+        for (at, search), piece, (further, head) in zip(unfinished.items(), pieces, answers, strict=True):
+            places[at] = Places.joined([places[at], further])
+            if len(places[at].numbers) < (search.wanted or 0):
+                left[at] = search.after(piece, head)
+        unfinished = within_lines(left) if factor == FIRST_PIECE else left
+        unfinished = {at: search for at, search in unfinished.items() if not search.is_over}
+        factor *= FURTHER
+    return [found.nearest(search) for found, search in zip(places, searches, strict=True)]
+
+
+def places_along(series: Sequence[int], paths: Sequence[Path]) -> list[tuple[Places, int]]:
+    """The measured commits of each of these series on its path, and the last position of the path's branch."""
+    numbered = {path: number for number, path in enumerate(dict.fromkeys(paths), start=1)}
+    parameters: dict[str, Any] = {
+        "branches": [path.branch_id for path in numbered],
+        "lows": [path.low for path in numbered],
+        "highs": [path.high for path in numbered],
+        "series": list(series),
+        "places": [numbered[path] for path in paths],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(ALONG, parameters)
+        rows = {row[:2]: row[2:] for row in cursor}
+    along = {}
+    for number in numbered.values():
+        commits, numbers, head = rows[number, 0]
+        along[number] = array_of(commits), array_of(numbers), -1 if head is None else head
+    answers = []
+    for at, number in enumerate(parameters["places"], start=1):
+        commits, numbers, head = along[number]
+        measured = np.unique(array_of(rows[number, at][0]))
+        on_path = numbers[np.searchsorted(commits, measured)]
+        order = np.argsort(on_path)
+        answers.append((Places(on_path[order], measured[order]), head))
+    return answers
+
+
+def within_lines(searches: Mapping[int, Search]) -> dict[int, Search]:
+    """The searches, those from the end only as far as their series go: young ones do not lead to the branch's root."""
+    backwards = [search for search in searches.values() if search.from_end]
+    if not backwards:
+        return dict(searches)
+    parameters: dict[str, Any] = {
+        "series": [search.series_id for search in backwards],
+        "branches": [search.path.branch_id for search in backwards],
+        "counts": [search.wanted for search in backwards],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(BEGINNINGS, parameters)
+        beginnings = iter([END if number is None else number for (number,) in cursor])
+    return {
+        at: search._replace(path=search.path._replace(low=max(search.path.low, next(beginnings))))
+        if search.from_end
+        else search
+        for at, search in searches.items()
+    }
+
+
+def lines_of(series: Sequence[int], places: Sequence[Places]) -> list[TrialLine]:
+    """The lines of these series through their measured commits."""
+    commits = [array_text(of_line.commits.tolist()) for of_line in places]
+    with connection.cursor() as cursor:
+        cursor.execute(SAMPLES, {"series": list(series), "commits": commits})
+        *encoded, samples = cursor.fetchone()
+    if samples is None:
+        return [TrialLine.of([]) for _ in series]
+    at, ids, commit_ids, sizes = map(array_of, encoded)
+    at, numbers = at - 1, numbers_of(places, at - 1, commit_ids)
+    order = np.lexsort((ids, numbers, at))
+    values = samples_of(samples, sizes, order)
+    points = points_of(Measured(at[order], numbers[order], commit_ids[order], sizes[order]), values)
+    return list(split(points, len(series)))
+
+
+class Measured(NamedTuple):
+    """Measurements, or points, as columns: the index of the line, the position, the commit, the number of samples."""
+
+    at: Array
+    numbers: Array
+    commits: Array
+    sizes: Array
+
+
+def numbers_of(places: Sequence[Places], at: Array, commits: Array) -> Array:
+    """The position of each commit, which is among the places with the index beside it."""
+    keys = np.concatenate([(index << 32) + of_line.commits.astype(np.int64) for index, of_line in enumerate(places)])
+    numbers, order = np.concatenate([of_line.numbers for of_line in places]), np.argsort(keys)
+    return numbers[order][np.searchsorted(keys[order], (at << 32) + commits)]
+
+
+def samples_of(encoded: bytes, sizes: Array, order: Array) -> Array:
+    """The elements of arrays of floats in this order.
+
+    ``encoded``: arrays of these sizes in PostgreSQL's binary form, one after another.
+    """
+    lengths = np.where(sizes > 0, HEAD + FLOAT * sizes, EMPTY)
+    begins = (np.cumsum(lengths) - lengths + HEAD + FLOAT - 8)[order]
+    sizes = sizes[order]
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    elements = (np.repeat(begins, sizes) + FLOAT * within)[:, None] + np.arange(8)
+    values: Array = np.frombuffer(encoded, np.uint8)[elements].view(">f8").ravel().astype(np.float64)
+    return values
+
+
+def points_of(measured: Measured, values: Array) -> tuple[Measured, Array]:
+    """One point for all measurements of a commit in a line; samples that are no finite numbers are left out."""
+    is_finite = np.isfinite(values)
+    owners = np.repeat(np.arange(len(measured.sizes)), measured.sizes)[is_finite]
+    counts = np.bincount(owners, minlength=len(measured.sizes))
+    is_first = (np.diff(measured.at, prepend=-1) != 0) | (np.diff(measured.numbers, prepend=-1) != 0)
+    firsts = np.flatnonzero(is_first)
+    sizes = np.add.reduceat(counts, firsts)
+    at, numbers, commits, _ = (column[firsts[sizes > 0]] for column in measured)
+    return Measured(at, numbers, commits, sizes[sizes > 0]), values[is_finite]
+
+
+def split(points: tuple[Measured, Array], count: int) -> Iterator[TrialLine]:
+    """The points of each of ``count`` lines."""
+    (at, numbers, commits, sizes), values = points
+    middles, samples = medians(values, sizes), np.concatenate([[0], np.cumsum(sizes)])
+    for begin, end in pairwise(np.searchsorted(at, np.arange(count + 1)).tolist()):
+        line = slice(begin, end)
+        trials = Trials(values[samples[begin] : samples[end]], sizes[line])
+        yield TrialLine(numbers[line].tolist(), commits[line].tolist(), middles[line], trials)
