@@ -108,8 +108,8 @@ fn sets_and_gets_have_patterns_of_their_own() {
 fn ratios_are_dealt_in_whole_decks() {
     let server = Server::tcp(Manner::Honest);
     run(&server, "-c 3 -t 1 -n 14 --ratio 3:4 --key-maximum 9");
-    let seen = server.seen();
     // Each connection sends two decks.
+    let seen = server.seen();
     assert_eq!((seen.calls("SET"), seen.calls("GET")), (18, 24));
 }
 

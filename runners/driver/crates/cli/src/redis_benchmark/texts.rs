@@ -18,7 +18,7 @@ const TEXTS: [(&str, &str, &str); 6] = [
 pub fn said_by(name: &str, failure: Failure) -> Failure {
     let server = if name == "redis-benchmark" { "Redis" } else { "server" };
     match failure {
-        Failure::Usage(_) => failure,
+        Failure::Usage(_) | Failure::Signal(..) => failure,
         _ => failure.with(|line| said(&line).replacen("SERVER", server, 1)),
     }
 }
