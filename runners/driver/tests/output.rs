@@ -27,12 +27,8 @@ fn a_pipeline_that_cannot_be_filled_is_told() {
     assert!(stdout(&server, "-t get -P 1000 -n 100 -c 10").contains(note));
     assert!(!stdout(&server, "-t get -P 10 -n 100 -c 10").contains("share"));
     assert!(!stdout(&server, "-t get -P 1000 --duration 0.1 -c 10").contains("share"));
-    let run = |words: &str| {
-        let words = format!("redis-benchmark -q -t get -p {} {words}", server.options[1]);
-        let output = speedbench(words.split(' ').map(str::to_owned));
-        assert!(output.status.success());
-        String::from_utf8(output.stderr).unwrap()
-    };
+    let run =
+        |words: &str| on_a_terminal(&format!("redis-benchmark -q -t get -p {} {words}", server.options[1]));
     let message = run("-P 1000 -n 100 -c 10");
     assert!(
         message.starts_with("WARNING: a connection's share of -n is 10, so 10 are in flight, not the 1000"),

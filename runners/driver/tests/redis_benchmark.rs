@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::support::{Manner, Server, failure_line, speedbench};
+use crate::support::{Manner, Server, failure_line, on_a_terminal, speedbench};
 
 fn words(server: &Server, options: &str) -> Vec<String> {
     let options = options.split_whitespace().map(str::to_owned);
@@ -26,7 +26,7 @@ fn failure(manner: Manner, options: &str) -> String {
 #[test]
 fn a_server_that_misbehaves_ends_the_run() {
     let refused = failure(Manner::Refusing, "-t set -n 100");
-    assert_says(&refused, "the server answered SET with an error, -ERR no", "correct the server");
+    assert_says(&refused, "SET: Error from server: ERR no", "correct the server");
     for said in [b"$3\r\nab".as_slice(), b"$3\r\nabc\r\n", b"$"] {
         let line = failure(Manner::HangingUp(said), "-t get -n 100 -c 5 --threads 2");
         assert_says(&line, "the server closed connection", "server's log");
@@ -34,13 +34,13 @@ fn a_server_that_misbehaves_ends_the_run() {
     let garbage = failure(Manner::Saying(b"HTTP/1.1 400 Bad Request\r\n"), "-t get -n 100");
     assert_says(&garbage, "wrong answer to GET", "speaks RESP");
     let moved = failure(Manner::Saying(b"-MOVED 3999 127.0.0.1:6381\r\n"), "-t get -n 100");
-    assert_says(&moved, "-MOVED 3999", "--cluster");
+    assert_says(&moved, "GET: Error from server: MOVED 3999", "--cluster");
     let silent = failure(Manner::Silent, "-t get -n 100 --timeout 0.2");
     assert_says(&silent, "the server stopped answering GET", "--timeout");
     let half = failure(Manner::Saying(b"*2\r\n:1\r\n"), "-n 100 -c 1 --timeout 0.2 lrange a 0 1");
     assert_says(&half, "the server stopped answering lrange a 0 1 on connection 0", "--timeout");
     let greeted = failure(Manner::Refusing, "-3 -t get");
-    assert_says(&greeted, "the server refused HELLO 3: -ERR no", "leave it out");
+    assert_says(&greeted, "HELLO 3: Error from server: ERR no", "leave it out");
 }
 
 #[test]
@@ -48,9 +48,9 @@ fn an_absent_server_is_one_line() {
     let run = |words: &str| failure_line(speedbench(words.split(' ').map(str::to_owned)), 1);
     for output in ["-q", "--csv", "-c 3"] {
         let line = run(&format!("redis-benchmark -p 1 {output}"));
-        assert_says(&line, "cannot connect to tcp:127.0.0.1:1", "start the server");
+        assert_says(&line, "Could not connect to Redis at 127.0.0.1:1", "start the server");
     }
-    assert_says(&run("redis-benchmark -p 1 -I"), "cannot connect", "start the server");
+    assert_says(&run("redis-benchmark -p 1 -I"), "Could not connect to Redis", "start the server");
 }
 
 #[test]
@@ -62,10 +62,10 @@ fn usage_errors_name_cause_and_remedy() {
         ("-c 0", "-c cannot be 0", "at least 1"),
         ("-n 0", "there is nothing to measure", "-n"),
         ("-n 10k", "-n cannot be '10k'", "--help"),
-        ("-n 5 --duration 5", "both given", "one of them"),
+        ("-n 5 --duration 5", "Options -n and --duration are mutually exclusive", "one of them"),
         ("--duration 0", "nothing to measure", "--duration"),
-        ("--rps 0", "--rps is not above 0", "leave it out"),
-        ("--rps nan", "--rps is not above 0", "leave it out"),
+        ("--rps -1", "--rps is below 0", "leave it out"),
+        ("--rps nan", "--rps is below 0", "leave it out"),
         ("--sequential", "--sequential is given without a keyspace", "-r"),
         ("--precision 5", "--precision is outside of 1 to 4", "3"),
         ("-r 2000000000000", "-r is above 10^12", "twelve digits"),
@@ -146,16 +146,28 @@ fn each_placeholder_counts_for_itself() {
 }
 
 #[test]
-fn warnings_do_not_end_the_run() {
+fn warnings_are_for_a_terminal() {
     let server = Server::tcp(Manner::Honest);
-    let output = speedbench(words(&server, "-e -t get --threads 501 -n 20 PING"));
-    assert!(output.status.success());
-    let message = String::from_utf8(output.stderr).unwrap();
-    for warning in
-        ["-e option has no effect", "Too many threads, limiting threads to 500", "Option -t is ignored"]
-    {
-        assert!(message.contains(&format!("WARNING: {warning}")), "{message}");
+    let words = words(&server, "-e -t get --threads 501 -k 0 -n 20 PING");
+    let seen = on_a_terminal(&words.join(" "));
+    for warning in [
+        "-e option has no effect",
+        "Too many threads, limiting threads to 500",
+        "Option -t is ignored",
+        "Keepalive disabled.",
+    ] {
+        assert!(seen.contains(&format!("WARNING: {warning}")), "{seen}");
     }
+    assert_eq!(server.seen().calls("PING"), 20);
+    let output = speedbench(words);
+    assert!(output.status.success() && output.stderr.is_empty());
+    assert!(!String::from_utf8(output.stdout).unwrap().contains("WARNING"));
+}
+
+#[test]
+fn a_rate_of_0_is_no_limit() {
+    let server = Server::tcp(Manner::Honest);
+    assert!(speedbench(words(&server, "-t ping_mbulk --rps 0 -n 20")).status.success());
     assert_eq!(server.seen().calls("PING"), 20);
 }
 
@@ -166,15 +178,6 @@ fn a_blank_after_a_comma_does_not_matter() {
     assert!(speedbench(words(&server, "-n 7 -c 1").into_iter().chain(list)).status.success());
     let seen = server.seen();
     assert_eq!((seen.calls("PING"), seen.calls("SET")), (7, 7));
-}
-
-#[test]
-fn no_keepalive_is_warned_of() {
-    let server = Server::tcp(Manner::Honest);
-    let output = speedbench(words(&server, "-n 5 -c 1 -k 0 -t ping_mbulk"));
-    assert!(output.status.success());
-    let warning = String::from_utf8(output.stderr).unwrap();
-    assert!(warning.starts_with("WARNING: Keepalive disabled."), "{warning}");
 }
 
 #[test]

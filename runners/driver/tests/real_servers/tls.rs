@@ -49,8 +49,24 @@ impl Authority {
         ));
     }
 
+    /// A leaf of X.509 v1, as scripts make it that name no extensions; `kind` is the algorithm of its key.
+    fn leaf_v1(&self, name: &str, kind: &str) {
+        self.openssl(&format!(
+            "req -newkey {kind} -nodes -subj /CN={name} -keyout @{name}.key -out @{name}.csr"
+        ));
+        self.openssl(&format!(
+            "x509 -req -in @{name}.csr -CA @ca.crt -CAkey @ca.key -CAcreateserial -days 2 -out @{name}.crt"
+        ));
+    }
+
     fn server(&self, clients: &str) -> Redis {
-        let (cert, key, ca) = (self.path("server.crt"), self.path("server.key"), self.path("ca.crt"));
+        self.server_with("server", clients)
+    }
+
+    /// A server that shows the certificate `name`.
+    fn server_with(&self, name: &str, clients: &str) -> Redis {
+        let (cert, key) = (self.path(&format!("{name}.crt")), self.path(&format!("{name}.key")));
+        let ca = self.path("ca.crt");
         let files = ["--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
         Redis::start(&[&["--tls-port", "PORT", "--tls-auth-clients", clients], files.as_slice()].concat())
     }
@@ -129,6 +145,51 @@ fn certificates_of_both_sides_are_checked() {
     assert!(half.contains("--cert and --key belong together"), "{half}");
     let absent = failure(&[tls.as_slice(), &["--cacert", "/nonexistent.pem"]].concat(), 2);
     assert!(absent.contains("cannot read /nonexistent.pem"), "{absent}");
+}
+
+#[test]
+fn certificates_of_version_1_are_taken_from_both_sides() {
+    let authority = Authority::new();
+    let tls = ["--tls", "-q", "-n", "10", "-t", "ping", "--timeout", "3"];
+    let [ca, other] = ["ca.crt", "other.crt"].map(|name| authority.path(name));
+    for kind in ["rsa:2048", "ec -pkeyopt ec_paramgen_curve:P-256"] {
+        authority.leaf_v1("old", kind);
+        authority.leaf_v1("stranger", kind);
+        let redis = authority.server_with("old", "yes");
+        let [cert, key, foreign] = ["old.crt", "old.key", "stranger.key"].map(|name| authority.path(name));
+        let tls = [tls.as_slice(), &["-p", &redis.port, "--cert", &cert]].concat();
+        ours(&[tls.as_slice(), &["--key", &key, "--cacert", &ca]].concat());
+        ours(&[tls.as_slice(), &["--key", &key, "--insecure"]].concat());
+        // rustls offers ECDSA and RSA in TLS 1.2 only by these.
+        let suites = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256";
+        redis.cli(&["config", "set", "tls-protocols", "TLSv1.2"]);
+        ours(&[tls.as_slice(), &["--key", &key, "--cacert", &ca, "--tls-ciphers", suites]].concat());
+        let distrusted = failure(&[tls.as_slice(), &["--key", &key, "--cacert", &other]].concat(), 1);
+        assert!(distrusted.contains("handshake") && distrusted.contains("--cacert"), "{distrusted}");
+        let apart = failure(&[tls.as_slice(), &["--key", &foreign, "--cacert", &ca]].concat(), 2);
+        assert!(apart.contains("do not go together (the keys differ)"), "{apart}");
+    }
+}
+
+#[test]
+fn a_certificate_that_signed_itself_can_be_trusted() {
+    let authority = Authority::new();
+    let redis = authority.server_with("other", "no");
+    let [own, ca] = ["other.crt", "ca.crt"].map(|name| authority.path(name));
+    let tls = ["-p", &redis.port, "--tls", "-q", "-n", "10", "-t", "ping", "--timeout", "3"];
+    ours(&[tls.as_slice(), &["--cacert", &own]].concat());
+    ours(&[tls.as_slice(), &["--insecure"]].concat());
+    let distrusted = failure(&[tls.as_slice(), &["--cacert", &ca]].concat(), 1);
+    assert!(distrusted.contains("handshake"), "{distrusted}");
+}
+
+#[test]
+fn a_full_server_is_named_over_tls() {
+    let authority = Authority::new();
+    let redis = authority.server("no");
+    redis.cli(&["config", "set", "maxclients", "3"]);
+    let message = failure(&["-p", &redis.port, "--tls", "--insecure", "-t", "ping", "-c", "9"], 1);
+    assert!(message.contains("one that is full") && message.contains("maxclients"), "{message}");
 }
 
 #[test]

@@ -175,13 +175,15 @@ impl Endpoint {
 
     fn address(&self, usual_port: u16) -> Result<Address, Failure> {
         let place = &self.place;
-        if let Some(path) = &place.socket {
+        if let Some(path) = place.socket.as_ref().filter(|path| !path.is_empty()) {
             return Address::unix(path);
         }
         let uri = place.uri.as_ref();
         let host = place.host.as_ref().or(uri.and_then(|uri| uri.host.as_ref()));
         let port = place.port.or(uri.and_then(|uri| uri.port)).unwrap_or(usual_port);
-        Ok(Address::Tcp { host: host.map_or(USUAL_HOST.to_owned(), String::clone), port })
+        let host = host.map_or(USUAL_HOST, String::as_str);
+        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        Ok(Address::Tcp { host: inner.unwrap_or(host).to_owned(), port })
     }
 
     /// The server, on `usual_port` unless another was given, whose sessions begin with the commands of `greeting`.
@@ -223,6 +225,16 @@ mod tests {
         ] {
             assert_eq!(address(text), expected);
         }
+    }
+
+    #[test]
+    fn a_host_may_have_brackets_and_a_socket_no_path() {
+        let place = |host: &str, socket: &str| {
+            let place = Place { host: Some(host.into()), socket: Some(socket.into()), ..Place::default() };
+            Endpoint::new(place, Access::default()).address(6379).unwrap().to_string()
+        };
+        assert_eq!(place("[::1]", ""), "tcp:::1:6379");
+        assert_eq!(place("::1", "/tmp/s"), "unix:/tmp/s");
     }
 
     #[test]

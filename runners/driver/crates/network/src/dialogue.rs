@@ -15,6 +15,7 @@ use protocol::reply::Reply;
 use protocol::resp;
 use protocol::skipper::Skipper;
 use text::failure::Failure;
+use text::words::printable;
 
 /// A full queue of a unix socket is tried again this often.
 const QUEUE_AGAIN: Duration = Duration::from_millis(1);
@@ -141,5 +142,5 @@ fn receive_reply(channel: &mut Channel, deadline: Instant, mut skipper: Skipper)
 
 /// The first bytes of a reply, for a message.
 fn preview(reply: &[u8]) -> String {
-    reply[..reply.len().min(80)].trim_ascii_end().escape_ascii().to_string()
+    printable(reply[..reply.len().min(80)].trim_ascii_end())
 }

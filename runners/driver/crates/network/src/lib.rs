@@ -1,6 +1,8 @@
 //! Connections to a server: sockets, TLS, and the dialogue beside the load.
 
+pub mod certificate;
 pub mod channel;
+pub mod ciphers;
 pub mod dialogue;
 pub mod memcached;
 pub mod opening;

@@ -117,6 +117,15 @@ impl Target {
 
     /// The failure of a TLS handshake that ended with `error`.
     pub fn handshake_failed(&self, error: &io::Error) -> Failure {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        if matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof) {
+            // Before the handshake a server has no way to say why.
+            let cause = format!(
+                "the server dropped {} in the TLS handshake, as one that is full does ({error})",
+                self.address
+            );
+            return Failure::run(cause, format!("{RAISE_CLIENTS}; if it has room, see its log"));
+        }
         Failure::run(
             format!("the TLS handshake with {} failed ({error})", self.address),
             "check that the server speaks TLS there, and --cacert, --cert and --key, or trust it with --insecure",

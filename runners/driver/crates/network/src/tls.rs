@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
+use crate::certificate::Certificate;
+use crate::ciphers;
 use text::failure::Failure;
 
 /// The options of TLS; [`Settings::client`] reads the files.
@@ -58,16 +59,12 @@ impl Settings {
                 Failure::usage(format!("no TLS version is left ({error})"), "name more cipher suites")
             })?
             .dangerous()
-            .with_custom_certificate_verifier(self.verifier(provider)?);
+            .with_custom_certificate_verifier(self.verifier(provider.clone())?);
         let mut config = match (&self.cert, &self.key) {
             (None, None) => builder.with_no_client_auth(),
             (Some(cert), Some(key)) => {
-                builder.with_client_auth_cert(certificates(cert)?, private_key(key)?).map_err(|error| {
-                    Failure::usage(
-                        format!("{cert} and {key} do not go together ({error})"),
-                        "give a certificate and its key",
-                    )
-                })?
+                let pair = pair(cert, key, &provider)?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair)))
             }
             _ => return Err(Failure::usage("--cert and --key belong together", "give both or none")),
         };
@@ -77,38 +74,24 @@ impl Settings {
 
     fn provider(&self) -> Result<CryptoProvider, Failure> {
         let mut provider = ring::default_provider();
-        let known = provider.cipher_suites.clone();
-        let is_new = |suite: &rustls::SupportedCipherSuite| suite.tls13().is_some();
-        let suites = |list: &Option<String>, new: bool, option: &str| {
-            let all = known.iter().copied().filter(|suite| is_new(suite) == new);
-            let named: Vec<_> = all.map(|suite| (openssl_name(suite.suite()), suite)).collect();
-            match list {
-                None => Ok(named.into_iter().map(|(_, suite)| suite).collect()),
-                Some(list) => chosen(list, &named, option),
-            }
+        let known = provider.cipher_suites.iter().copied();
+        let (new, old): (Vec<_>, Vec<_>) =
+            known.map(ciphers::named).partition(|(_, suite)| suite.tls13().is_some());
+        let list = self.ciphers.as_deref().unwrap_or("ALL");
+        provider.cipher_suites = match &self.ciphersuites {
+            None => new.into_iter().map(|(_, suite)| suite).collect(),
+            Some(names) => ciphers::by_names(names, &new)?,
         };
-        provider.cipher_suites = suites(&self.ciphersuites, true, "--tls-ciphersuites")?;
-        provider.cipher_suites.extend(suites(&self.ciphers, false, "--tls-ciphers")?);
+        provider.cipher_suites.extend(ciphers::by_list(list, &old)?);
         Ok(provider)
     }
 
     fn verifier(&self, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, Failure> {
         let chain = match self.insecure {
             true => None,
-            false => Some(self.chain_verifier(provider.clone())?),
+            false => Some(Chain::new(self.trusted()?, provider.clone())?),
         };
         Ok(Arc::new(ChainOnly { chain, provider }))
-    }
-
-    fn chain_verifier(&self, provider: Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, Failure> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(self.trusted()?);
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(|error| {
-            Failure::usage(
-                format!("there is no certificate to trust ({error})"),
-                "give --cacert, --cacertdir or --insecure",
-            )
-        })
     }
 
     fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, Failure> {
@@ -124,37 +107,6 @@ impl Settings {
             }
         }
     }
-}
-
-/// `ECDHE-RSA-AES128-GCM-SHA256` for what rustls calls `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`.
-fn openssl_name(suite: rustls::CipherSuite) -> String {
-    let name = format!("{suite:?}");
-    match name.strip_prefix("TLS13_") {
-        Some(rest) => format!("TLS_{rest}"),
-        None => name
-            .replace("TLS_", "")
-            .replace("WITH_", "")
-            .replace("AES_", "AES")
-            .replace("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305")
-            .replace('_', "-"),
-    }
-}
-
-type Named = (String, rustls::SupportedCipherSuite);
-
-fn chosen(list: &str, known: &[Named], option: &str) -> Result<Vec<rustls::SupportedCipherSuite>, Failure> {
-    let find = |name: &str| known.iter().find(|(known, _)| known == name).map(|(_, suite)| *suite);
-    list.split(':')
-        .map(|name| {
-            find(name).ok_or_else(|| {
-                let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
-                Failure::usage(
-                    format!("{option} cannot have '{name}'"),
-                    format!("rustls knows {}", names.join(":")),
-                )
-            })
-        })
-        .collect()
 }
 
 fn unreadable(path: &str, error: impl std::fmt::Display) -> Failure {
@@ -186,10 +138,48 @@ fn private_key(path: &str) -> Result<PrivateKeyDer<'static>, Failure> {
     PrivateKeyDer::from_pem_slice(&pem).map_err(|error| unreadable(path, error))
 }
 
+/// The certificates in the file `cert` with the key in the file `key`. rustls' own check refuses version 1.
+fn pair(cert: &str, key: &str, provider: &CryptoProvider) -> Result<CertifiedKey, Failure> {
+    let apart = |error: &dyn std::fmt::Display| {
+        let cause = format!("{cert} and {key} do not go together ({error})");
+        Failure::usage(cause, "give a certificate and its key")
+    };
+    let chain = certificates(cert)?;
+    let private = provider.key_provider.load_private_key(private_key(key)?).map_err(|error| apart(&error))?;
+    let in_file =
+        Certificate::parse(&chain[0]).map(|certificate| certificate.subject_public_key_info.to_vec());
+    match private.public_key().is_none_or(|public| in_file.as_deref() == Some(&*public)) {
+        true => Ok(CertifiedKey::new(chain, private)),
+        false => Err(apart(&"the keys differ")),
+    }
+}
+
+/// Certificates to trust, and rustls' verifier of what they vouch for.
+#[derive(Debug)]
+struct Chain {
+    verifier: Arc<WebPkiServerVerifier>,
+    trusted: Vec<CertificateDer<'static>>,
+}
+
+impl Chain {
+    fn new(trusted: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) -> Result<Chain, Failure> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(trusted.iter().cloned());
+        let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = builder.build().map_err(|error| {
+            Failure::usage(
+                format!("there is no certificate to trust ({error})"),
+                "give --cacert, --cacertdir or --insecure",
+            )
+        })?;
+        Ok(Chain { verifier, trusted })
+    }
+}
+
 /// Verifies the chain of certificates but not the host's name, as redis-benchmark does; nothing without a chain.
 #[derive(Debug)]
 struct ChainOnly {
-    chain: Option<Arc<WebPkiServerVerifier>>,
+    chain: Option<Chain>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -197,6 +187,10 @@ impl ChainOnly {
     fn algorithms(&self) -> &WebPkiSupportedAlgorithms {
         &self.provider.signature_verification_algorithms
     }
+}
+
+fn parsed<'a>(cert: &'a CertificateDer<'_>) -> Result<Certificate<'a>, Error> {
+    Certificate::parse(cert).ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))
 }
 
 impl ServerCertVerifier for ChainOnly {
@@ -208,12 +202,18 @@ impl ServerCertVerifier for ChainOnly {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
-        let verified = chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        let Some(Chain { verifier, trusted }) = &self.chain else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let verified =
+            verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
+            Err(_) if parsed(end_entity)?.is_trusted_by_openssl(trusted, now, self.algorithms()) => {
+                Ok(ServerCertVerified::assertion())
+            }
             other => other,
         }
     }
@@ -224,7 +224,12 @@ impl ServerCertVerifier for ChainOnly {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, dss, self.algorithms())
+        let of_scheme = self.algorithms().mapping.iter().filter(|(scheme, _)| *scheme == dss.scheme);
+        let fitting = of_scheme.flat_map(|(_, algorithms)| algorithms.iter().copied());
+        match parsed(cert)?.key.has_signed(message, dss.signature(), fitting) {
+            true => Ok(HandshakeSignatureValid::assertion()),
+            false => Err(Error::InvalidCertificate(CertificateError::BadSignature)),
+        }
     }
 
     fn verify_tls13_signature(
@@ -233,35 +238,11 @@ impl ServerCertVerifier for ChainOnly {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, self.algorithms())
+        let key = SubjectPublicKeyInfoDer::from(parsed(cert)?.subject_public_key_info);
+        verify_tls13_signature_with_raw_key(message, &key, dss, self.algorithms())
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms().supported_schemes()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ciphers_have_the_names_of_openssl() {
-        let settings = Settings {
-            ciphers: Some("ECDHE-RSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES256-GCM-SHA384".into()),
-            ciphersuites: Some("TLS_AES_256_GCM_SHA384".into()),
-            ..Settings::default()
-        };
-        let suites = settings.provider().unwrap().cipher_suites;
-        let names: Vec<String> = suites.iter().map(|suite| openssl_name(suite.suite())).collect();
-        assert_eq!(
-            names,
-            ["TLS_AES_256_GCM_SHA384", "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES256-GCM-SHA384"]
-        );
-        let old = Settings { ciphers: Some("AES128-SHA".into()), ..Settings::default() };
-        let message = old.provider().unwrap_err().to_string();
-        assert!(
-            message.contains("cannot have 'AES128-SHA'") && message.contains("ECDHE-RSA-AES128-GCM-SHA256")
-        );
     }
 }

@@ -7,6 +7,8 @@ use generator::rng::Rng;
 
 /// A weighted mix repeats a shuffled order of about this many commands: the fastest caches have room for it beside the rest.
 const RING: u64 = 1 << 14;
+/// A prime, so that connections begin all over the order.
+const STAGGER: usize = 7919;
 
 /// The commands of a workload and the order in which each connection sends them, again and again.
 #[derive(Debug, Clone)]
@@ -16,8 +18,10 @@ pub struct Script {
     pub order: CommandOrder,
     /// The slots of the numbers that are drawn when the order begins, and which all of its commands share.
     pub opening: Vec<u8>,
-    /// Whether the order is random: a batch then begins anywhere in it.
+    /// Whether the commands are a mix, random or in decks: a batch then begins anywhere in the order.
     pub shuffled: bool,
+    /// How far after each other in the order connections begin.
+    stagger: usize,
 }
 
 impl Script {
@@ -32,7 +36,7 @@ impl Script {
         let mut commands: Vec<Command> = steps.into_iter().map(|(_, command)| command).collect();
         // A command that is alone draws for itself, in its own loop.
         let opening = if order.length() == 1 { Vec::new() } else { take_shared_draws(&mut commands) };
-        Script { commands, order, opening, shuffled: false }
+        Script { commands, order, opening, shuffled: false, stagger: 0 }
     }
 
     /// Commands with weights (above 0), in a random order that depends on `seed` alone.
@@ -48,12 +52,22 @@ impl Script {
         }
         let commands: Vec<Command> = steps.into_iter().map(|(_, command)| command).collect();
         let (shuffled, order) = (commands.len() > 1, CommandOrder::new(&order));
-        Script { commands, order, opening: Vec::new(), shuffled }
+        Script { commands, order, opening: Vec::new(), shuffled, stagger: STAGGER }
+    }
+
+    /// Each command as often as its weight says, one after the other, from the first one on for each connection: what a
+    /// connection has sent is never further than one such deck from the weights.
+    pub fn decks(weighted: Vec<(u64, Command)>) -> Script {
+        let steps: Vec<(usize, Command)> =
+            weighted.into_iter().map(|(weight, command)| (weight as usize, command)).collect();
+        let order = CommandOrder::new(&repeated(&steps));
+        let commands = steps.into_iter().map(|(_, command)| command).collect();
+        Script { commands, order, opening: Vec::new(), shuffled: true, stagger: 0 }
     }
 
     /// The place in the order at which connection `index` begins: in a shuffled one each has its own.
     pub fn entry(&self, index: usize) -> usize {
-        if self.shuffled { index * 7919 % self.order.length() } else { 0 }
+        index * self.stagger % self.order.length()
     }
 
     /// Commands of a connection that belong together: a sequence is sent whole.
@@ -147,6 +161,13 @@ mod tests {
         assert_ne!(order, mix(2));
         // Shuffled: every 1000 successive commands contain the rare one.
         assert!(order.windows(1000).all(|stretch| stretch.contains(&1)));
+    }
+
+    #[test]
+    fn decks_are_dealt_in_order_from_the_first_card_on() {
+        let script = Script::decks(vec![(2, command(b"a")), (3, command(b"b"))]);
+        assert_eq!(script.order.commands(), [0, 0, 1, 1, 1]);
+        assert_eq!((script.unit(), script.entry(0), script.entry(7)), (1, 0, 0));
     }
 
     #[test]

@@ -45,7 +45,8 @@ impl Failure {
         failures.into_iter().reduce(|first, later| first.with(|line| format!("{line}; {later}")))
     }
 
-    fn with(self, change: impl FnOnce(String) -> String) -> Self {
+    /// The same failure with another line.
+    pub fn with(self, change: impl FnOnce(String) -> String) -> Self {
         match self {
             Failure::Usage(line) => Failure::Usage(change(line)),
             Failure::Run(line) => Failure::Run(change(line)),

@@ -1,7 +1,7 @@
-//! Standard output, and files that are written whole or not at all.
+//! Standard output, warnings, and files that are written whole or not at all.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use crate::failure::Failure;
@@ -12,6 +12,13 @@ pub fn print(text: &str) -> Result<(), Failure> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| {
         Failure::run(format!("cannot write the result to stdout ({error})"), "give it a reader")
     })
+}
+
+/// Warn the person at the terminal, if there is one: scripts take a word on stderr for a failure, as Tcl's exec does.
+pub fn warn(text: &str) {
+    if std::io::stderr().is_terminal() {
+        eprintln!("WARNING: {text}");
+    }
 }
 
 /// A file that gets its name when all of it is written: until then it stands beside, and a file of that name is left as it

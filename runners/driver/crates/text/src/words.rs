@@ -89,6 +89,15 @@ pub fn hex_byte(text: &[u8]) -> Option<u8> {
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()
 }
 
+/// `bytes` for a message: what cannot be printed is escaped, quotes stay as they are.
+pub fn printable(bytes: &[u8]) -> String {
+    let escaped = |byte: &u8| match byte {
+        b'\'' | b'"' => char::from(*byte).to_string(),
+        _ => byte.escape_ascii().to_string(),
+    };
+    bytes.iter().map(escaped).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,5 +125,10 @@ mod tests {
         let words: Vec<Vec<u8>> = words.into_iter().map(<[u8]>::to_vec).collect();
         assert_eq!(split(&join(&words)), Some(words.clone()));
         assert_eq!(join(&words[..4]), r#"SET a:__key__ "" "a b\\""#);
+    }
+
+    #[test]
+    fn quotes_stay_as_they_are() {
+        assert_eq!(printable(b"run the 'get' \"x\"\r\xff"), "run the 'get' \"x\"\\r\\xff");
     }
 }

@@ -8,6 +8,8 @@ use protocol::script::Script;
 pub enum Order {
     /// Weights of a mix.
     Mix,
+    /// Weights of a mix that comes in decks: first all of the first command, then all of the second one.
+    Decks,
     /// How often each is repeated before the next one comes.
     Sequence,
 }
@@ -17,7 +19,10 @@ impl Order {
     pub fn script(self, counted: Vec<(u64, Command)>, seed: u64) -> Script {
         match self {
             Order::Mix if counted.len() > 1 => Script::mix(counted, seed),
-            Order::Mix => Script::sequence(counted.into_iter().map(|(_, command)| (1, command)).collect()),
+            Order::Decks if counted.len() > 1 => Script::decks(counted),
+            Order::Mix | Order::Decks => {
+                Script::sequence(counted.into_iter().map(|(_, command)| (1, command)).collect())
+            }
             Order::Sequence => Script::sequence(
                 counted.into_iter().map(|(times, command)| (times as usize, command)).collect(),
             ),

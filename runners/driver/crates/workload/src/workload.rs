@@ -75,7 +75,10 @@ impl Workload {
 
     /// What its counts mean.
     pub fn order(&self) -> Order {
-        self.order
+        match self.order {
+            Order::Decks => Order::Mix,
+            order => order,
+        }
     }
 
     /// Its commands, as they were given.
@@ -90,7 +93,7 @@ impl Workload {
 
     /// Its name, or its commands with their counts: `get:9+set:1`, `multi;incr:3;exec`.
     pub fn text(&self) -> String {
-        let join = |texts: Vec<String>| texts.join(if self.order == Order::Mix { "+" } else { ";" });
+        let join = |texts: Vec<String>| texts.join(if self.order() == Order::Mix { "+" } else { ";" });
         match (&self.name, &self.parts) {
             (Some(name), _) => name.clone(),
             (None, Parts::Resp(items)) => join(items.iter().map(Item::text).collect()),
@@ -178,7 +181,7 @@ impl Workload {
                 None => {}
             }
         }
-        match begun && (is_off || self.order == Order::Mix) {
+        match begun && (is_off || self.order() == Order::Mix) {
             true => Err((
                 "CLIENT REPLY OFF is sent and nothing says when its commands have ended",
                 "send it in a sequence that ends with CLIENT REPLY ON",

@@ -24,7 +24,7 @@ use options::Options;
 use report::result::TestResult;
 use stats::RunStats;
 use text::failure::Failure;
-use text::output::{WholeFile, print};
+use text::output::{self, WholeFile, print};
 use text::secrets::{HIDDEN, text_without_password};
 
 /// The names under which the program is this front end.
@@ -100,7 +100,7 @@ fn warn(run: u32, stats: &RunStats, test: &TestResult) {
         eprintln!("server handle error response: -{text} ({} in all)", test.errors.count);
     }
     if !test.flags.is_empty() {
-        eprintln!("WARNING: run {run}: {}: README.md says what it means", test.flags.join(", "));
+        output::warn(&format!("run {run}: {}: README.md says what it means", test.flags.join(", ")));
     }
 }
 

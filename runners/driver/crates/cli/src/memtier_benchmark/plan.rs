@@ -168,7 +168,7 @@ impl Options {
                     source: Source::Request(command.words.clone()),
                     count: command.weight,
                 };
-                Ok(Workload::of(commands.list.iter().map(item).collect(), Order::Mix))
+                Ok(Workload::of(commands.list.iter().map(item).collect(), Order::Decks))
             }
             ProtocolName::Memcached => {
                 require(
@@ -181,7 +181,7 @@ impl Options {
                     Ok(Item { source: suite::find_test(&name)?, name, count: command.weight })
                 };
                 let items = commands.list.iter().map(item).collect::<Result<_, Failure>>()?;
-                Ok(Workload::of_memcached(items, Order::Mix))
+                Ok(Workload::of_memcached(items, Order::Decks))
             }
         }
     }

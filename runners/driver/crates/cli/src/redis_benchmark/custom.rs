@@ -22,10 +22,10 @@ pub fn plan(options: &Options) -> Result<PlannedTest, Failure> {
         true => vec![&options.command],
         false => options.command.split(|word| word == b";").collect(),
     };
-    let several = steps.len() > 1;
+    let counted = options.is_valkey || steps.len() > 1;
     let steps = steps.into_iter().filter(|words| !words.is_empty());
     let steps: Vec<(usize, Command)> =
-        steps.map(|words| step(words, several, options)).collect::<Result<_, _>>()?;
+        steps.map(|words| step(words, counted, options)).collect::<Result<_, _>>()?;
     let requests = steps.iter().try_fold(0usize, |sum, (times, _)| sum.checked_add(*times));
     if !requests.is_some_and(|requests| (1..=usize::from(u16::MAX)).contains(&requests)) {
         return Err(Failure::usage("the sequence has no or too many commands", "give 1 to 65535 of them"));
@@ -41,10 +41,10 @@ fn is_literal(words: &[Vec<u8>]) -> bool {
 }
 
 /// One command of a sequence; it may begin with how often it is sent.
-fn step(words: &[Vec<u8>], several: bool, options: &Options) -> Result<(usize, Command), Failure> {
+fn step(words: &[Vec<u8>], counted: bool, options: &Options) -> Result<(usize, Command), Failure> {
     let count = std::str::from_utf8(&words[0]).ok().and_then(|word| word.parse::<usize>().ok());
     let (times, words) = match count {
-        Some(times) if several => (times, &words[1..]),
+        Some(times) if counted => (times, &words[1..]),
         _ => (1, words),
     };
     if words.is_empty() || times == 0 {
@@ -93,9 +93,13 @@ mod tests {
     use crate::redis_benchmark::{command, options};
 
     fn planned(words: &[&str]) -> Result<PlannedTest, Failure> {
+        planned_by(false, words)
+    }
+
+    fn planned_by(is_valkey: bool, words: &[&str]) -> Result<PlannedTest, Failure> {
         let words = ["-r", "10", "--"].iter().chain(words).map(OsString::from);
         match options::parse(command("redis-benchmark"), words.collect())? {
-            Parsed::Options(options, _) => plan(&options),
+            Parsed::Options(options, _) => plan(&Options { is_valkey, ..options }),
             Parsed::Text(text) => panic!("{text}"),
         }
     }
@@ -119,5 +123,13 @@ mod tests {
         assert_eq!(alone.script.commands[0].bytes, b"*3\r\n$3\r\nset\r\n$1\r\nk\r\n$1\r\n;\r\n");
         assert_eq!(planned(&["set", "k", "v", ";", "get", "k"]).unwrap().script.commands.len(), 2);
         assert!(planned(&["2", ";", "ping"]).is_err());
+    }
+
+    #[test]
+    fn one_command_has_a_count_in_valkey_benchmark() {
+        let orders = [false, true].map(|is_valkey| {
+            planned_by(is_valkey, &["3", "set", "k", "v"]).unwrap().script.order.commands().len()
+        });
+        assert_eq!(orders, [1, 3]);
     }
 }

@@ -10,6 +10,7 @@ pub mod planned;
 pub mod report;
 pub mod server;
 pub mod suite;
+pub mod texts;
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -90,9 +91,13 @@ pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
         Parsed::Options(options, _) => options,
         Parsed::Text(text) => return output::print(&text),
     };
-    options.with_extras = name == "valkey-benchmark";
+    options.is_valkey = name == "valkey-benchmark";
     let tests = plan::tests(&options)?;
     warn(&options, tests.iter().map(|test| &test.script));
+    measured(options, &tests).map_err(|failure| texts::said_by(name, failure))
+}
+
+fn measured(mut options: Options, tests: &[PlannedTest]) -> Result<(), Failure> {
     let target = options.target(PORT)?;
     let nodes = match options.endpoint.access.cluster {
         true => cluster::nodes(&target)?,
@@ -105,16 +110,14 @@ pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
     let nodes: Vec<Node> = nodes.into_iter().map(|master| master.node).collect();
     match options.load.idle {
         true => idle::hold(&options, &nodes),
-        false => measure_all(&options, &nodes, &tests),
+        false => measure_all(&options, &nodes, tests),
     }
 }
 
 /// Warn about questionable options, and about a pipeline that `scripts` cannot fill, once each.
 pub fn warn<'a>(options: &Options, mut scripts: impl Iterator<Item = &'a Script>) {
     let depth = scripts.find_map(|script| options.depth_warning(script));
-    for warning in options.warnings.iter().chain(&depth) {
-        eprintln!("WARNING: {warning}");
-    }
+    options.warnings.iter().chain(&depth).for_each(|warning| output::warn(warning));
 }
 
 fn measure_all(options: &Options, nodes: &[Node], tests: &[PlannedTest]) -> Result<(), Failure> {
@@ -170,7 +173,7 @@ pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Jo
         threads: options.load.threads.unwrap_or(1).clamp(1, options.load.clients),
         pipeline: options.load.pipeline,
         window: Window::Batch,
-        rate: options.load.rate,
+        rate: options.load.rate.filter(|rate| *rate > 0.0),
         keepalive: options.load.keepalive,
         reconnect_after: None,
         keyspace: options.load.keyspace.unwrap_or(1).max(1),

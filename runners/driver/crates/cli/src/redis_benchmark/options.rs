@@ -40,9 +40,9 @@ pub struct Options {
     /// The words of a custom command.
     #[arg(skip)]
     pub command: Vec<Vec<u8>>,
-    /// Whether valkey-benchmark's own tests belong to those that run without -t.
+    /// Whether the program is valkey-benchmark: its own tests run without -t, too, and any command may have a count.
     #[arg(skip)]
-    pub with_extras: bool,
+    pub is_valkey: bool,
     #[arg(skip)]
     pub warnings: Vec<String>,
 }
@@ -62,7 +62,7 @@ pub struct LoadOptions {
     /// seconds of the same load before, not counted (0)
     #[arg(long, value_name = "S", value_parser = |text: &str| seconds("--warmup", text))]
     warmup: Option<Duration>,
-    /// at most so many requests per second
+    /// at most so many requests per second (0: no limit)
     #[arg(long = "rps", value_name = "RATE")]
     pub rate: Option<f64>,
     /// requests per batch of a connection
@@ -262,7 +262,7 @@ impl Options {
     fn check(&self) -> Result<(), Failure> {
         let load = &self.load;
         let both = load.duration.is_some() && load.requests.is_some();
-        require(!both, "-n and --duration are both given", "give one of them")?;
+        require(!both, "Options -n and --duration are mutually exclusive", "give one of them")?;
         let empty = matches!(self.length(), Length::Requests(0) | Length::Lasting(Duration::ZERO));
         require(!empty, "there is nothing to measure", "give -n or --duration above 0")?;
         require(load.clients > 0, "-c cannot be 0", "give at least 1 client")?;
@@ -273,9 +273,9 @@ impl Options {
         )?;
         require((1..=4).contains(&self.output.precision), "--precision is outside of 1 to 4", "3 is usual")?;
         require(
-            load.rate.is_none_or(|rate| rate > 0.0 && rate.is_finite()),
-            "--rps is not above 0",
-            "leave it out for no limit",
+            load.rate.is_none_or(|rate| rate >= 0.0 && rate.is_finite()),
+            "--rps is below 0",
+            "leave it out, or give 0, for no limit",
         )?;
         require(
             !load.sequential || load.keyspace.is_some(),

@@ -46,8 +46,8 @@ fn is_selected(test: &Test, options: &Options) -> bool {
     match &options.tests.names {
         None => match test.runs_in {
             RunsIn::All => true,
-            RunsIn::Since(version) => options.with_extras || options.tests.stands_for >= version,
-            RunsIn::Valkey => options.with_extras,
+            RunsIn::Since(version) => options.is_valkey || options.tests.stands_for >= version,
+            RunsIn::Valkey => options.is_valkey,
         },
         Some(list) => list.split(',').any(|name| test.names.contains(&name)),
     }

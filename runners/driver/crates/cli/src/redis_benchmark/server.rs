@@ -4,6 +4,7 @@ use engine::node::Node;
 use network::target::Target;
 use protocol::reply::Reply;
 use text::failure::Failure;
+use text::output;
 
 /// The settings that a report names, per node; none of a node that does not tell.
 #[derive(Default)]
@@ -24,7 +25,7 @@ fn persistence(target: &Target) -> Result<Option<Persistence>, Failure> {
         _ => None,
     };
     if persistence.is_none() {
-        eprintln!("WARNING: Could not fetch server CONFIG");
+        output::warn("Could not fetch server CONFIG");
     }
     Ok(persistence)
 }
