@@ -41,8 +41,9 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "they explain a commit by at most 240 points before it, of which the short history has fewer": ("timeline-why",),
     "they read all change points of their lines, to find those on the way": (
-        "timeline-values JSON, lines of N branches",
+        *("timeline-values JSON, lines of N branches", "timeline-picture"),
     ),
+    "they look at all change points of a project that has at most changes.FEW": ("home", "changes-feed"),
     "known faults: they read more rows of a longer history than they show": (
         *("api:list_measurements N rows", "api:list_change_points N rows"),
     ),
@@ -70,7 +71,8 @@ def rows_by_page(extents: Mapping[str, ShapeExtent]) -> dict[str, list[Reading]]
 def visits() -> Iterator[tuple[str, partial[object]]]:
     """The name of each page, and how it is got: by a visitor if it needs no account."""
     visitor, operator = client_of(None), client_of("")
-    for name, part in PARTS.items():
+    for name in SHAPES["kind"]:
+        part = PARTS[name]
         member = client_of(part.person) if part.person else visitor
         for page in pages_of_projects(Subject(part.slug, part.slug)):
             if page.addresses:

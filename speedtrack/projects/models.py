@@ -229,21 +229,54 @@ class Branch(models.Model):
         return self.name
 
 
-class Position(models.Model):
-    """The position of a commit on a branch, counted from the root along first parents.
+class Line(models.Model):
+    """A chain of commits, each the first parent of the next one; a commit of a history lies on exactly one."""
 
-    They have no ids: in a repository of many branches there are more of them than of anything else.
+    id = models.AutoField(primary_key=True)  # 4 bytes, because each commit has it
+    project = models.ForeignKey(Project, models.CASCADE, related_name="lines")
+
+
+class Place(models.Model):
+    """The place of a commit on its line: how many commits lead to it along first parents."""
+
+    pk = models.CompositePrimaryKey("line_id", "number")
+    line = models.ForeignKey(Line, models.CASCADE, related_name="places", db_index=False)
+    number = models.IntegerField()
+    commit = models.OneToOneField(Commit, models.CASCADE, related_name="+")
+
+
+class Segment(models.Model):
+    """The beginning of a line, up to ``last``, that belongs to a branch. Each branch consists of such segments.
+
+    ``first`` is the number at which the line begins. A line goes no further than the last segment of it.
+    """
+
+    pk = models.CompositePrimaryKey("branch_id", "line_id")
+    branch = models.ForeignKey(Branch, models.CASCADE, related_name="segments", db_index=False)
+    line = models.ForeignKey(Line, models.CASCADE, related_name="segments", db_index=False)
+    first = models.IntegerField()
+    last = models.IntegerField()
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["line", "last"], name="segments_of_a_line")]
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=Q(first__lte=F("last")), name="a_segment_has_a_commit"),
+        ]
+
+
+class Position(models.Model):
+    """The position of a commit on a branch, counted from the root along first parents: a view of places and segments.
+
+    ``speedtrack.projects.paths`` writes what it shows.
     """
 
     pk = models.CompositePrimaryKey("branch_id", "number")
-    branch = models.ForeignKey(Branch, models.CASCADE, related_name="positions", db_index=False)
-    commit = models.ForeignKey(Commit, models.CASCADE, related_name="positions")
+    branch = models.ForeignKey(Branch, models.DO_NOTHING, related_name="positions", db_index=False)
+    commit = models.ForeignKey(Commit, models.DO_NOTHING, related_name="positions", db_index=False)
     number = models.IntegerField()
 
     class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["branch", "commit"], name="one_position_per_commit"),
-        ]
+        managed = False
 
 
 class Tag(models.Model):

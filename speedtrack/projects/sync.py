@@ -1,59 +1,33 @@
 """Update rows from the repository: fetch, then store first-parent histories as positions."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from itertools import islice, takewhile
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from speedtrack.ground.observing import failpoints
 from speedtrack.ground.postgres import pgsession
-from speedtrack.projects import heads
+from speedtrack.projects import heads, paths
 from speedtrack.projects.mirrors import fetching, git
 from speedtrack.projects.mirrors.fetching import FetchResult, head_ref
 from speedtrack.projects.mirrors.remotes import remote_of
 from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Project, Tag
+from speedtrack.projects.paths import NewHistory
 
 LONGEST_BRANCH = 250  # as Branch.name
 MOST_BRANCHES = 50  # of a project that patterns add
 ADOPTED = 1  # newest commits of such a branch that are measured immediately
 NEW_FOR = timedelta(days=30)  # before the last fetch: a new tag on a commit of that time is still new
 LEFT_OUT_AGAIN = timedelta(days=1)  # then references that could not be fetched are tried again in any case
-BLOCK = 5000  # commits or positions that are stored at once, so that a long history needs little memory
 
-# For all moved branches at once: where they went on from their own commits, what goes and what comes.
-FORKS = """
-SELECT fork.branch, p.number
-  FROM unnest(%s::bigint[], %s::text[]) AS fork (branch, sha)
-  JOIN projects_commit c ON c.project_id = %s AND c.sha = fork.sha
-  JOIN projects_position p ON p.branch_id = fork.branch AND p.commit_id = c.id
-"""
-# From each branch's end on (OFFSET 0), which is short; its length is estimated as a third of the history.
-REMOVED = """
-WITH gone AS MATERIALIZED (
-    SELECT p.ctid, p.branch_id, p.number, (SELECT sha FROM projects_commit c WHERE c.id = p.commit_id) AS sha
-      FROM unnest(%s::bigint[], %s::int[]) AS path (branch, kept)
-     CROSS JOIN LATERAL (SELECT p.ctid, p.* FROM projects_position p
-                          WHERE p.branch_id = path.branch AND p.number >= path.kept OFFSET 0) p
-), deleted AS (
-    DELETE FROM projects_position WHERE ctid = ANY(ARRAY(SELECT ctid FROM gone))
-)
-SELECT branch_id, number, sha FROM gone ORDER BY branch_id, number
-"""
-PLACED = """
-INSERT INTO projects_position (branch_id, number, commit_id)
-SELECT path.branch, path.number, c.id
-  FROM unnest(%s::bigint[], %s::int[], %s::text[]) AS path (branch, number, sha)
-  JOIN projects_commit c ON c.project_id = %s AND c.sha = path.sha
-"""
 HEADS = """
 UPDATE projects_branch b SET head_id = c.id, deleted_at = NULL
   FROM unnest(%s::bigint[], %s::text[]) AS path (branch, sha)
@@ -61,31 +35,38 @@ UPDATE projects_branch b SET head_id = c.id, deleted_at = NULL
  WHERE b.id = path.branch
 RETURNING b.id, b.head_id
 """
+# The commits that only deleted branches have.
+LOST = """
+SELECT c.sha
+  FROM (SELECT s.line_id, coalesce(max(s.last) FILTER (WHERE b.deleted_at IS NULL), -1) AS last
+          FROM projects_branch b JOIN projects_segment s ON s.branch_id = b.id
+         WHERE b.project_id = %s
+         GROUP BY s.line_id HAVING bool_or(b.deleted_at IS NOT NULL)) line
+  JOIN projects_place p ON p.line_id = line.line_id AND p.number > line.last
+  JOIN projects_commit c ON c.id = p.commit_id
+"""
 
 
 @dataclass(frozen=True)
 class BranchChange:
-    """The ids of a branch's new commits, oldest first, and of those that left it, at one fetch.
+    """What one fetch changed of a branch: ``kept`` of its positions stay, and ``new`` ones follow them.
 
-    ``first``: the branch is fetched for the first time, so its whole history is new. ``moved``: it has another head,
-    was deleted, or is back.
+    ``removed``: the ids of the commits that left it, oldest first. ``first``: the branch is fetched for the first time,
+    so its whole history is new. ``moved``: it has another head, was deleted, or is back.
     """
 
     branch: Branch
-    added: list[str]
-    removed: list[str]
+    kept: int = 0
+    new: int = 0
+    removed: Sequence[str] = ()
     first: bool = False
     moved: bool = False
 
-
-@dataclass(frozen=True)
-class NewPath:
-    """The history of a branch that has moved: ``kept`` of its positions stay, and these commits follow them."""
-
-    branch: Branch
-    head: str
-    kept: int
-    shas: list[str]
+    @property
+    def added(self) -> QuerySet[Commit]:
+        """Its new commits."""
+        positions = self.branch.positions.filter(number__gte=self.kept, number__lt=self.kept + self.new)
+        return Commit.objects.filter(project=self.branch.project_id, pk__in=positions.values("commit"))
 
 
 def project_lock(project: Project, wait: bool = False) -> AbstractContextManager[bool]:
@@ -198,7 +179,7 @@ def update_branches(project: Project, branches: Sequence[Branch], fetched: Fetch
     fetched_refs = {branch: ref for branch, ref in refs.items() if ref in fetched.remote and ref not in fetched.faults}
     moved = {branch: mirrored[ref] for branch, ref in fetched_refs.items() if has_moved(branch, mirrored[ref])}
     changes = {change.branch: change for change in move(project, moved)} if moved else {}
-    return [changes.get(branch, BranchChange(branch, [], [], moved=branch in deleted)) for branch in branches]
+    return [changes.get(branch, BranchChange(branch, moved=branch in deleted)) for branch in branches]
 
 
 def has_moved(branch: Branch, head: str) -> bool:
@@ -207,85 +188,42 @@ def has_moved(branch: Branch, head: str) -> bool:
 
 def move(project: Project, heads: Mapping[Branch, str]) -> list[BranchChange]:
     """Store the histories of these branches, which lead to the heads now, in a few statements for all of them."""
-    paths = new_paths(project, heads)
-    first = {path.branch for path in paths if path.branch.head is None}
-    add_commits(project, (sha for path in paths for sha in path.shas))
-    removed = store_paths(project, paths)
-    return [
-        BranchChange(path.branch, path.shas, removed[path.branch.pk], path.branch in first, moved=True)
-        for path in paths
-    ]
+    first = [branch for branch in heads if branch.head is None]
+    forgotten = paths.forget(project, first)
+    try:
+        histories = store_since(project, heads, stored_heads(project))
+    except paths.Unplaced:  # such as a merged commit, from which a branch goes on
+        histories = store_since(project, heads, ())
+    store_heads(project, heads)
+    changes = [BranchChange(branch, *histories[branch], branch in first, moved=True) for branch in heads]
+    return [replace(change, removed=gone(change, forgotten)) for change in changes]
 
 
-def new_paths(project: Project, heads: Mapping[Branch, str]) -> list[NewPath]:
-    """What remains of each branch's positions, and what follows them.
-
-    A branch usually goes on from one of its own commits, which git lists for all branches at once. Otherwise, its whole
-    history is compared.
-    """
-    former = {branch: branch.head.sha for branch in heads if branch.head}
-    first_parents = git.new_first_parents(project.slug, [heads[branch] for branch in former], former.values())
-    steps = {branch: follow(heads[branch], first_parents) for branch in former}
-    numbers = fork_numbers(project, {branch: fork for branch, (fork, _) in steps.items()})
-    return [
-        NewPath(branch, head, numbers[branch.pk] + 1, steps[branch][1])
-        if branch.pk in numbers
-        else whole_path(branch, head)
-        for branch, head in heads.items()
-    ]
+def stored_heads(project: Project) -> list[str]:
+    return list(project.branches.filter(head__isnull=False).values_list("head__sha", flat=True))
 
 
-def follow(head: str, first_parents: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The commit from which a head goes on (empty: it begins with a root), and the commits since, oldest first."""
-    shas = []
-    while head in first_parents:
-        shas.append(head)
-        head = first_parents[head]
-    return head, shas[::-1]
+def store_since(project: Project, heads: Mapping[Branch, str], former: Iterable[str]) -> dict[Branch, NewHistory]:
+    """Store the histories of these branches from the former heads on. Raises Unplaced if they go on from elsewhere."""
+    first_parents = git.new_first_parents(project.slug, heads.values(), former)
+    add_commits(project, reversed(first_parents))  # oldest first
+    return paths.store(project, heads, first_parents)
 
 
-def fork_numbers(project: Project, forks: Mapping[Branch, str]) -> dict[int, int]:
-    """By branch id: the position of its fork on that branch itself; branches whose fork is not on them are left out."""
+def gone(change: BranchChange, forgotten: Mapping[int, list[str]]) -> list[str]:
+    """The commits that left a branch, whose whole history may have been forgotten before."""
+    if not (former := forgotten.get(change.branch.pk)):
+        return [*change.removed]
+    again = set(change.added.values_list("sha", flat=True))
+    return [sha for sha in former if sha not in again]
+
+
+def store_heads(project: Project, heads: Mapping[Branch, str]) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(FORKS, [[branch.pk for branch in forks], list(forks.values()), project.pk])
-        return dict(cursor.fetchall())
-
-
-def whole_path(branch: Branch, head: str) -> NewPath:
-    path = git.first_parents(branch.project.slug, head)
-    stored = branch.positions.order_by("number").values_list("number", "commit__sha").iterator(chunk_size=BLOCK)
-    kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(stored, enumerate(path), strict=False)))
-    return NewPath(branch, head, kept, path[kept:])
-
-
-def store_paths(project: Project, paths: Sequence[NewPath]) -> dict[int, list[str]]:
-    """Replace the positions that have changed, and the heads. Return the commits that left each branch, by its id."""
-    pks = [path.branch.pk for path in paths]
-    with connection.cursor() as cursor:
-        cursor.execute(REMOVED, [pks, [path.kept for path in paths]])
-        gone = cursor.fetchall()
-        positions = (
-            (path.branch.pk, number, sha) for path in paths for number, sha in enumerate(path.shas, start=path.kept)
-        )
-        for rows in blocks(positions):
-            cursor.execute(PLACED, [*map(list, zip(*rows, strict=True)), project.pk])
-        cursor.execute(HEADS, [pks, [path.head for path in paths], project.pk])
+        cursor.execute(HEADS, [[branch.pk for branch in heads], [*heads.values()], project.pk])
         head_ids = dict(cursor.fetchall())
-    for path in paths:
-        path.branch.head_id, path.branch.deleted_at = head_ids[path.branch.pk], None
-    again = {(path.branch.pk, sha) for path in paths for sha in path.shas} if gone else set()
-    removed: dict[int, list[str]] = {pk: [] for pk in pks}
-    for pk, _, sha in gone:
-        if (pk, sha) not in again:
-            removed[pk].append(sha)
-    return removed
-
-
-def blocks(rows: Iterable[Any]) -> Iterator[list[Any]]:
-    """The rows in lists of at most BLOCK."""
-    iterator = iter(rows)
-    while block := list(islice(iterator, BLOCK)):
-        yield block
+    for branch in heads:
+        branch.head_id, branch.deleted_at = head_ids[branch.pk], None
 
 
 def mark_unreachable(project: Project, removed: set[str]) -> None:
@@ -295,9 +233,10 @@ def mark_unreachable(project: Project, removed: set[str]) -> None:
     """
     commits = Commit.objects.filter(project=project)
     unreachable = commits.filter(unreachable_since__isnull=False)
-    lost = commits.filter(positions__branch__deleted_at__isnull=False).exclude(positions__branch__deleted_at=None)
     unreachable_shas = set(unreachable.values_list("sha", flat=True))
-    candidates = removed | unreachable_shas | set(lost.values_list("sha", flat=True))
+    with connection.cursor() as cursor:
+        cursor.execute(LOST, [project.pk])
+        candidates = removed | unreachable_shas | {sha for (sha,) in cursor.fetchall()}
     gone = git.unreachable(project.slug, candidates) if candidates else set()
     commits.filter(sha__in=gone - unreachable_shas).update(unreachable_since=Now())
     unreachable.filter(sha__in=unreachable_shas - gone).update(unreachable_since=None)
@@ -305,7 +244,7 @@ def mark_unreachable(project: Project, removed: set[str]) -> None:
 
 def add_commits(project: Project, shas: Iterable[str]) -> None:
     """Create the rows of these commits that are missing."""
-    for block in blocks(dict.fromkeys(shas)):
+    for block in paths.blocks(shas):
         present = set(Commit.objects.filter(project=project, sha__in=block).values_list("sha", flat=True))
         revisions = git.revisions(project.slug, [sha for sha in block if sha not in present])
         Commit.objects.bulk_create(

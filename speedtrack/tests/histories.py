@@ -14,7 +14,8 @@ from django.db import connection
 
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
-from speedtrack.projects.models import Branch, Commit, Position, Project
+from speedtrack.projects import paths
+from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Attempt, Environment, Machine, Reason, Run, Series, Status
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,7 +49,6 @@ class History:
         """New commits at the end of a branch."""
         branch = branch or self.branch
         first = Commit.objects.filter(project=self.project).count()
-        length = branch.positions.count()
         commits = Commit.objects.bulk_create(
             [
                 Commit(
@@ -69,17 +69,13 @@ class History:
                 setattr(commit, name, value)
         if changes:
             Commit.objects.bulk_update(commits, list(changes))
-        self.place(branch, commits, length)
+        paths.lay(branch, commits)
         return commits
-
-    def place(self, branch: Branch, commits: Iterable[Commit], first: int = 0) -> None:
-        rows = [Position(branch=branch, commit=commit, number=first + i) for i, commit in enumerate(commits)]
-        Position.objects.bulk_create(rows, batch_size=5000)
 
     def fork(self, name: str, commits: Iterable[Commit]) -> Branch:
         """Another branch that begins with these commits of the first one."""
         branch = Branch.objects.create(project=self.project, name=name)
-        self.place(branch, commits)
+        paths.lay(branch, list(commits))
         return branch
 
     def series(self, benchmark: str = "get", metric: str = HEADLINE, **choices: Any) -> Series:

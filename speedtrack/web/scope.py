@@ -9,7 +9,8 @@ from django.http import Http404, QueryDict
 
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED, Metric
 from speedtrack.benchmarks.models import OutsideMetric
-from speedtrack.projects.models import Branch, Position, Project
+from speedtrack.projects import positions
+from speedtrack.projects.models import Branch, Project
 from speedtrack.reports.readings.choices import machines_of, named_or_default
 from speedtrack.runs.models import Machine
 from speedtrack.web.addresses import metric_given
@@ -58,7 +59,7 @@ def scope_of(slug: str, query: QueryDict, metric: str | None = None, **annotatio
 
     ``annotations``: further ones of the branches.
     """
-    last = Position.objects.filter(branch=OuterRef("pk")).order_by("-number").values("number")[:1]
+    last = positions.heads().filter(branch=OuterRef("pk")).values("number")
     by_name = (F("deleted_at").asc(nulls_first=True), "name")
     is_named = Q(name=query.get("branch", "")) | Q(name=F("project__default_branch"))
     named_first = Case(When(is_named, then=0), default=1)

@@ -19,7 +19,8 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.benchmarks.storing import store_set
-from speedtrack.projects.models import Branch, Commit, Position, Project
+from speedtrack.projects import paths
+from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import (
     Attempt,
     Environment,
@@ -118,9 +119,7 @@ class TrackedLine:
             )
             for i in range(count)
         )
-        Position.objects.bulk_create(
-            Position(branch=self.branch, commit=commit, number=i) for i, commit in enumerate(commits)
-        )
+        paths.lay(self.branch, commits)
         return commits
 
     def write_attempts_of_all(self) -> list[Attempt]:

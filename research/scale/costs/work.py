@@ -22,7 +22,8 @@ from speedtrack.accounts import tokens as person_tokens
 from speedtrack.accounts.models import Scope
 from speedtrack.alerts.detection import detection
 from speedtrack.processes import dispatch
-from speedtrack.projects.models import Branch, Commit, Position, Project
+from speedtrack.projects import paths
+from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.fleet import tokens
 from speedtrack.runs.models import Attempt, Environment, Machine, Reason, Series
 from speedtrack.runs.planning import planning
@@ -43,7 +44,10 @@ STORED = {
         ("alerts_comparisonbatch",),
         "SELECT coalesce(sum(cardinality(series)), 0) FROM alerts_comparisonbatch",
     ),
-    "position": (("projects_position",), "SELECT count(*) FROM projects_position"),
+    "position": (
+        ("projects_place", "projects_segment", "projects_line"),
+        "SELECT count(*) FROM projects_position",
+    ),
 }
 
 
@@ -247,13 +251,8 @@ def add_commits(branch: Branch) -> Any:
     now = datetime.now(UTC)
     who = {"author_name": "Ada", "author_email": "ada@example.org", "authored_at": now, "committed_at": now}
     rows = [Commit(project=branch.project, sha=f"{n:040x}", subject=f"Change {n}", **who) for n in range(COMMITS)]
-    length = branch.positions.count()
     made = Commit.objects.bulk_create(rows)
-    Position.objects.bulk_create(
-        Position(branch=branch, commit=commit, number=length + n) for n, commit in enumerate(made)
-    )
-    branch.head = made[-1]
-    branch.save()
+    paths.lay(branch, made)
     return Commit.objects.filter(pk__gte=made[0].pk, project=branch.project)
 
 

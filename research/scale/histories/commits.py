@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from research.scale.histories.copying import Ids, copy_columns, copy_rows, ids, integers
+from research.scale.histories.copying import Ids, copy_columns, copy_rows, integers
 from research.scale.histories.world import Story
-from speedtrack.projects.models import Annotation, Branch, Tag
+from speedtrack.projects.models import Annotation, Branch, Line, Segment, Tag
 
 AUTHORS = [f"Author {number}" for number in range(40)]
 EVERY = timedelta(minutes=20)
@@ -37,6 +37,13 @@ def make_commits(taken: Ids, story: Story, count: int, now: datetime) -> None:
 
     columns = "id, project_id, sha, parents, author_name, author_email, authored_at, committed_at, subject, reverts"
     copy_rows("projects_commit", columns, rows())
+    line = Line.objects.create(project=story.project)
+    places = {
+        "line_id": integers(line.pk),
+        "number": integers(np.arange(count)),
+        "commit_id": integers(story.commits),
+    }
+    copy_columns("projects_place", places, count)
     place(story.branch, story, count)
 
 
@@ -46,12 +53,7 @@ def time_of(number: int, count: int, now: datetime) -> datetime:
 
 def place(branch: Branch, story: Story, count: int) -> None:
     """Let a branch consist of the first ``count`` commits."""
-    columns = {
-        "branch_id": ids(branch.pk),
-        "commit_id": integers(story.commits[:count]),
-        "number": integers(np.arange(count)),
-    }
-    copy_columns("projects_position", columns, count)
+    Segment.objects.create(branch=branch, line=story.project.lines.get(), first=0, last=count - 1)
     Branch.objects.filter(pk=branch.pk).update(head_id=int(story.commits[count - 1]))
 
 
@@ -59,8 +61,9 @@ def make_branches(story: Story, count: int) -> None:
     """Branches of releases, each left where it began, with its tag."""
     length = len(story.commits)
     for number in range(1, count + 1):
-        branch = Branch.objects.create(project=story.project, name=f"{number}.0")
         head = length * number // (count + 1)
+        newest = int(story.commits[head - 1])
+        branch = Branch.objects.create(project=story.project, name=f"{number}.0", head_id=newest)
         place(branch, story, head)
         Tag.objects.create(project=story.project, name=f"{number}.0.0", sha=story.shas[head - 1])
 

@@ -1,5 +1,6 @@
 //! A run that ends early tells what it had counted, and that it is not whole.
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,14 @@ fn interrupted(server: &Server, words: &str, signal: libc::c_int, requests: u64)
     let mut command = Command::new(env!("CARGO_BIN_EXE_speedbench"));
     let mut words = words.split(' ');
     command.args(words.next()).args(&server.options).args(words);
+    // A shell's job in the background ignores SIGINT, and so would the driver in these tests of one.
+    let heed = move || {
+        // SAFETY: signal() may be called between fork and exec.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: `heed` calls nothing but signal().
+    unsafe { command.pre_exec(heed) };
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(100);
     while server.seen().calls.values().sum::<u64>() < requests {

@@ -9,22 +9,24 @@ fn measured(manner: Manner, slice_ms: u64, options: &str) -> Value {
     document["tests"][0].clone()
 }
 
+// A server that is slow for a while gives five slow slices and then five fast ones, each of which is above all before it:
+// a step, however much a busy machine disturbs the fast ones.
+
 #[test]
 fn a_load_that_climbs_is_waited_for() {
-    let test = measured(Manner::Warming, 100, "--warmup 0 --warmup-most 20 --duration 0.1");
+    let test = measured(Manner::Warming(1080), 200, "--warmup 0 --warmup-most 40 --duration 0.1");
     let warmup = &test["warmup"];
-    // Within the first second, and within the one that ends after 1.5 s, the rate grows tenfold.
-    assert!(warmup["slices"].as_u64().unwrap() >= 20, "{warmup}");
+    assert!(warmup["slices"].as_u64().unwrap() >= 15, "{warmup}");
     assert_eq!(warmup["steady"], true, "{warmup}");
     assert_eq!(test["window_s"], 0.1);
-    assert_eq!(test["workload"]["warmup_most_s"], 20.0);
+    assert_eq!(test["workload"]["warmup_most_s"], 40.0);
 }
 
 #[test]
 fn a_load_that_does_not_rest_in_time_is_flagged() {
-    let test = measured(Manner::Warming, 100, "--warmup 0.5 --warmup-most 1.25 --duration 0.1");
+    let test = measured(Manner::Warming(1280), 200, "--warmup 1 --warmup-most 2.5 --duration 0.1");
     let warmup = &test["warmup"];
-    assert_eq!((&warmup["seconds"], &warmup["slices"]), (&1.2.into(), &11.into()), "{warmup}");
+    assert_eq!((&warmup["seconds"], &warmup["slices"]), (&2.4.into(), &11.into()), "{warmup}");
     assert_eq!(warmup["steady"], false);
     assert!(warmup["rate_change"].as_f64().unwrap() > 0.0);
     assert!(test["flags"].as_array().unwrap().contains(&"no_steady_state".into()));

@@ -16,6 +16,7 @@ from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.effects import EffectsOfProjects
 from speedtrack.alerts.models import ComparisonBatch
 from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.projects import positions
 from speedtrack.runs.models import Series
 from speedtrack.stats.comparing.compare import (
     Comparison,
@@ -32,7 +33,11 @@ AT_ONCE = 2000  # comparisons
 # the last clean point before it: a flag voids what would be compared with it. A commit has the same points before it
 # on all its branches. Arrays rather than joins, and OFFSET 0: PostgreSQL then looks up each row, and stops at the first
 # neighbour, rather than read all attempts and REACH positions for each series.
-CHANGED = lines.sql("""
+HAS_POINT = """EXISTS (SELECT FROM runs_measurement m
+                        WHERE m.series_id = {0}.series_id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT OFFSET 0)"""
+AFTER = "least(n.number + %(reach)s, ends.head)"
+BEFORE = "changed.number - %(reach)s", "changed.number - 1"
+CHANGED = lines.sql(f"""
       WITH new AS MATERIALIZED (
         SELECT s.id AS series_id, p.branch_id, p.number, p.commit_id
           FROM unnest(%(series)s::bigint[], %(since)s::timestamptz[]) AS s (id, since)
@@ -43,35 +48,23 @@ CHANGED = lines.sql("""
                       AND m.attempt_id = ANY (ARRAY(
                               SELECT other.id FROM runs_attempt other
                                WHERE other.run_id = ANY (ARRAY(
-                                         SELECT a.run_id FROM runs_attempt a WHERE a.ended_at >= s.since)))))))
+                                         SELECT a.run_id FROM runs_attempt a WHERE a.ended_at >= s.since))))))),
+           ends AS MATERIALIZED (
+        SELECT b.id AS branch_id, {positions.head("b.id")} AS head FROM (SELECT DISTINCT branch_id AS id FROM new) b)
     SELECT changed.series_id, changed.commit_id, before.commit_id, changed.number - before.number
       FROM (SELECT DISTINCT ON (series_id, commit_id) *
               FROM (SELECT * FROM new
                      UNION ALL
                     SELECT n.series_id, n.branch_id, later.number, later.commit_id
-                      FROM new n
+                      FROM new n JOIN ends USING (branch_id)
                 CROSS JOIN LATERAL (
-                        SELECT p.number, p.commit_id
-                          FROM projects_position p
-                         WHERE p.branch_id = n.branch_id
-                           AND p.number > n.number AND p.number <= n.number + %(reach)s
-                           AND EXISTS (SELECT FROM runs_measurement m
-                                        WHERE m.series_id = n.series_id AND m.commit_id = p.commit_id
-                                          AND IS_CLEAN_POINT OFFSET 0)
-                      ORDER BY p.number LIMIT 1) later) both_kinds
+                        {positions.first(HAS_POINT.format("n"), "n.branch_id", "n.number + 1", AFTER)}
+                           ) later) both_kinds
           ORDER BY series_id, commit_id) changed
-CROSS JOIN LATERAL (
-        SELECT p.number, p.commit_id
-          FROM projects_position p
-         WHERE p.branch_id = changed.branch_id
-           AND p.number < changed.number AND p.number >= changed.number - %(reach)s
-           AND EXISTS (SELECT FROM runs_measurement m
-                        WHERE m.series_id = changed.series_id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
-                       OFFSET 0)
-      ORDER BY p.number DESC LIMIT 1) before
+CROSS JOIN LATERAL ({positions.last(HAS_POINT.format("changed"), "changed.branch_id", *BEFORE)}) before
      WHERE EXISTS (SELECT FROM runs_measurement m
                     WHERE m.series_id = changed.series_id AND m.commit_id = changed.commit_id AND IS_POINT)
-""")
+""")  # noqa: S608 - constants
 
 # Batches of these commits of which each series is compared anew.
 REPLACED = """

@@ -7,11 +7,11 @@ rows.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Count, OuterRef, Q, QuerySet
+from django.db.models import Count, Func, OuterRef, Q, QuerySet, Subquery
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.effects import EffectsOfProjects
@@ -19,7 +19,8 @@ from speedtrack.alerts.lines.linecolumns import LineColumns, columns
 from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import ChangePoint, NoiseFloor, SeriesSensitivity
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.projects.models import Branch
+from speedtrack.projects.models import Branch, Position
+from speedtrack.projects.positions import head_of
 from speedtrack.runs.models import Series, Trial
 from speedtrack.stats.changes.explain import LevelLine, smallest_visible_changes
 from speedtrack.stats.noise.noise import LineNoise, line_noise
@@ -120,12 +121,6 @@ def newest(branch: Branch, series: QuerySet[Series]) -> QuerySet[SeriesSensitivi
     return SeriesSensitivity.objects.filter(series__in=series.values("pk"), position__gt=head_of(branch) - COMMITS)
 
 
-def head_of(branch: Branch) -> int:
-    """The position of the branch's newest commit, -1 if there is none."""
-    newest = branch.positions.order_by("-number").values_list("number", flat=True).first()
-    return -1 if newest is None else newest
-
-
 def default_branch(project_id: int) -> Branch | None:
     """The default branch of a project, or else another live one."""
     return default_among(Branch.objects.filter(project=project_id).select_related("project").order_by("name"))
@@ -140,22 +135,23 @@ def default_among(branches: Iterable[Branch]) -> Branch | None:
 def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
     """By series id: the positions on the branch at which settled changes began new levels."""
     starts: dict[int, list[int]] = defaultdict(list)
-    on_branch = settled_changes(branch).filter(series__in=list(series))
-    for pk, number in on_branch.values_list("series", "commit__positions__number"):
-        starts[pk].append(number)
+    for pk, number in settled_changes(branch).filter(series__in=list(series)).values_list("series", "place"):
+        if number is not None:
+            starts[pk].append(number)
     return starts
 
 
-def settled_changes(branch: Branch) -> QuerySet[ChangePoint]:
-    """The changes that began new levels at positions of a branch."""
+def settled_changes(branch: Branch) -> QuerySet[Any]:
+    """The changes that began new levels. ``place``: the position on the branch, None if the commit is not on it."""
     statuses = (ChangePoint.Status.CONFIRMED, ChangePoint.Status.HISTORY)
-    return ChangePoint.objects.filter(status__in=statuses, commit__positions__branch=branch)
+    places = Position.objects.filter(branch=branch, commit=OuterRef("commit")).values("number")
+    return ChangePoint.objects.filter(status__in=statuses).annotate(place=Subquery(places))
 
 
 def with_level_starts(branch: Branch) -> QuerySet[SeriesSensitivity]:
     """The stored rows, with ``starts``: the ``level_starts`` of their series."""
-    own = settled_changes(branch).filter(series=OuterRef("series"))
-    return SeriesSensitivity.objects.annotate(starts=ArraySubquery(own.values("commit__positions__number")))
+    starts = ArraySubquery(settled_changes(branch).filter(series=OuterRef("series")).values("place"))
+    return SeriesSensitivity.objects.annotate(starts=Func(starts, None, function="array_remove"))
 
 
 def on_one_level(line: LineColumns, starts: Sequence[int]) -> LevelPoints:

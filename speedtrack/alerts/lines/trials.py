@@ -16,6 +16,7 @@ from django.db import connection
 from speedtrack.alerts.lines.linecolumns import Array, array_of
 from speedtrack.alerts.lines.lines import END, sql
 from speedtrack.ground.postgres.pgvalues import array_text
+from speedtrack.projects import positions
 from speedtrack.stats.levels import Trials, medians
 
 FIRST_PIECE = 8  # commits that are searched first, for each point that is wanted
@@ -25,10 +26,10 @@ HEAD = 20  # bytes before the elements
 
 # First the paths: their commits and positions, and the last position of the branch. Then for each series its commits of
 # a path. In the order of their ids, as the index of points is: it is then read once from one end to the other.
-ALONG = sql("""
+ALONG = sql(f"""
       WITH path AS MATERIALIZED (
         SELECT asked.place, found.*,
-               (SELECT max(number) FROM projects_position p WHERE p.branch_id = asked.branch_id) AS head
+               {positions.head("asked.branch_id")} AS head
           FROM unnest(%(branches)s::bigint[], %(lows)s::int[], %(highs)s::int[])
                WITH ORDINALITY AS asked (branch_id, low, high, place)
     CROSS JOIN LATERAL (
@@ -43,7 +44,7 @@ ALONG = sql("""
                                                  AND IS_CLEAN_POINT)), NULL, NULL
       FROM unnest(%(series)s::bigint[], %(places)s::bigint[]) WITH ORDINALITY AS s (id, place, at)
       JOIN path USING (place)
-""")
+""")  # noqa: S608 - constants
 # Where the line of a series with fewer points than are wanted begins on a branch: null if it has no point there.
 # "+ 0", or PostgreSQL would look for the smallest number from the root on.
 BEGINNINGS = sql("""

@@ -14,6 +14,7 @@ from django.db import connection
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.trials import Around, Stretch, TrialLine, trial_lines
+from speedtrack.projects import positions
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
 from speedtrack.stats.changes.changepoint import DEFAULT, REFINE
@@ -28,28 +29,26 @@ AHEAD = DEFAULT.before + int(AFTER[-1]) + REFINE  # after the newest new one: th
 NEW_POINTS = lines.sql("""
     SELECT s.at, p.branch_id, p.number, p.commit_id
       FROM unnest(%(series)s::bigint[], %(since)s::timestamptz[]) WITH ORDINALITY AS s (id, since, at)
-      JOIN projects_position p
-        ON p.commit_id = ANY (ARRAY(
-               SELECT m.commit_id FROM runs_measurement m
-                WHERE m.series_id = s.id AND IS_POINT
-                  AND m.attempt_id = ANY (ARRAY(SELECT a.id FROM runs_attempt a WHERE a.ended_at >= s.since))))
+CROSS JOIN LATERAL (
+        SELECT DISTINCT m.commit_id AS id FROM runs_measurement m
+         WHERE m.series_id = s.id AND IS_POINT
+           AND m.attempt_id = ANY (ARRAY(SELECT a.id FROM runs_attempt a WHERE a.ended_at >= s.since)) OFFSET 0) c
+CROSS JOIN LATERAL (SELECT * FROM projects_position WHERE commit_id = c.id OFFSET 0) p
       JOIN projects_branch b ON b.id = p.branch_id AND b.deleted_at IS NULL
   ORDER BY s.at, p.branch_id, p.number
 """)
 # How far each branch is the same as the one of a window, up to the window's last point; and whether the series has
 # clean points on the branch after that place.
-SHARED = lines.sql("""
+IS_SHARED = """EXISTS (SELECT FROM projects_position o
+                        WHERE o.branch_id = s.other_id AND o.commit_id = p.commit_id OFFSET 0)"""
+SHARED = lines.sql(f"""
     SELECT s.at, same.number = s.last,
            EXISTS (SELECT FROM projects_position p
                     WHERE p.branch_id = s.other_id AND p.number > same.number AND IS_MEASURED)
       FROM unnest(%(series)s::bigint[], %(branches)s::bigint[], %(firsts)s::int[], %(lasts)s::int[],
                   %(others)s::bigint[]) WITH ORDINALITY AS s (id, branch_id, first, last, other_id, at)
-CROSS JOIN LATERAL (
-        SELECT q.number FROM projects_position q
-         WHERE q.branch_id = s.branch_id AND q.number BETWEEN s.first AND s.last
-           AND EXISTS (SELECT FROM projects_position p WHERE p.branch_id = s.other_id AND p.commit_id = q.commit_id)
-      ORDER BY q.number DESC LIMIT 1) same
-""")
+CROSS JOIN LATERAL ({positions.last(IS_SHARED, "s.branch_id", "s.first", "s.last")}) same
+""")  # noqa: S608 - constants
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from django.http import Http404
 
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines import lines
-from speedtrack.projects.models import Commit, Position, Project, Tag
+from speedtrack.projects import positions
+from speedtrack.projects.models import Branch, Commit, Project, Tag
 from speedtrack.projects.releases import version_of
 from speedtrack.reports.readings.choices import machines_of, named_or_default
 
@@ -40,12 +41,10 @@ NAMED = f"""
       FROM asked a
       JOIN projects_branch b ON b.project_id = a.project_id AND b.name = a.name
  LEFT JOIN LATERAL (
-        SELECT p.commit_id, h.number - p.number AS behind
+        SELECT last.commit_id, h.number - last.number AS behind
           FROM projects_position h
-          JOIN projects_position p
-            ON p.branch_id = h.branch_id AND p.number <= h.number AND p.number > h.number - {REACH}
-         WHERE h.branch_id = b.id AND h.commit_id = b.head_id AND {IS_MEASURED}
-      ORDER BY p.number DESC LIMIT 1) near ON true
+    CROSS JOIN LATERAL ({positions.last(IS_MEASURED, "h.branch_id", f"h.number - {REACH - 1}", "h.number")}) last
+         WHERE h.branch_id = b.id AND h.commit_id = b.head_id) near ON true
      WHERE b.head_id IS NOT NULL
  UNION ALL
     SELECT a.place, CASE WHEN length(a.hash) >= {WHOLE} THEN 0 ELSE 3 END, c.id, 0
@@ -163,8 +162,8 @@ def names_of(project: Project, projects: list[Project]) -> Names:
     kinds = (Value("tag"), Value(""), Value(0)), (Value("branch"), Value(""), Value(0))
     tags = Tag.objects.filter(project=project).values_list("name", *kinds[0])
     branches = project.branches.filter(deleted_at=None).values_list("name", *kinds[1])
-    newest = Position.objects.filter(branch__project=project, branch__name=project.default_branch).order_by("-number")
-    commits = newest.values_list("commit__sha", Value("commit"), "commit__subject", "number")[:RECENT]
+    newest = positions.newest_of(Branch.objects.filter(project=project, name=project.default_branch), RECENT)
+    commits = newest.values_list("commit__sha", Value("commit"), "commit__subject", "number")
     by_kind: dict[str, list[tuple[str, str, int]]] = defaultdict(list)
     for name, kind, subject, number in branches.union(tags, commits, all=True):
         by_kind[kind].append((name, subject, number))

@@ -19,7 +19,8 @@ from speedtrack.benchmarks.storing import store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.mirrors import git
-from speedtrack.projects.models import Branch, Commit, MachinePolicy, Position, Project
+from speedtrack.projects.models import Branch, Commit, MachinePolicy, Project
+from speedtrack.projects.positions import heads, newest_of
 from speedtrack.runs.models import Assignment, Deferral, Machine, PlanningPolicy, Reason, Run, RunQuerySet, Status
 from speedtrack.runs.planning import gaps, planning, policies
 from speedtrack.runs.planning.planning import Plans
@@ -41,8 +42,8 @@ def plan_newest(branch: Branch, count: int, plans: Plans | None = None) -> int:
 
     Return the number of runs.
     """
-    positions = branch.positions.order_by("-number")
-    newest = list(positions.values_list("commit", flat=True)[: min(max(count, 0), MOST_POSITIONS)])
+    path = newest_of(Branch.objects.filter(pk=branch.pk), min(max(count, 0), MOST_POSITIONS))
+    newest = list(path.values_list("commit", flat=True))
     return plan_pushed(branch, Commit.objects.filter(pk__in=newest), Reason.BACKFILL, with_head=True, plans=plans)
 
 
@@ -201,7 +202,7 @@ def plan_new_tags(project: Project, shas: Iterable[str]) -> int:
         of_branch = commits.filter(positions__branch=branch)
         run_count += planning.plan_branch(branch, of_branch, Reason.PUSH)
         elsewhere -= set(of_branch.values_list("pk", flat=True))
-    newest = Position.objects.filter(branch__project=project).aggregate(newest=Max("number"))["newest"] or 0
+    newest = heads().filter(branch__project=project).aggregate(newest=Max("number"))["newest"] or 0
     policy = policies.own_policy(project)
     plan = planning.usual_plan(policy, Reason.PUSH)
     return run_count + planning.plan_commits(plan, dict.fromkeys(elsewhere, newest), policies.machines_of(policy))

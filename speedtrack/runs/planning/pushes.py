@@ -10,7 +10,7 @@ from structlog.contextvars import bound_contextvars
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import Interrupted, RepositoryError
-from speedtrack.projects.models import Commit, Delivery, Project, ProjectQuerySet
+from speedtrack.projects.models import Delivery, Project, ProjectQuerySet
 from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, project_lock, sync
 from speedtrack.runs.models import PlanningPolicy
 from speedtrack.runs.planning import choosing, ladders, planning
@@ -117,8 +117,8 @@ def plan_changes(project: Project, moved: Sequence[BranchChange], tagged: set[st
         planning.demote_former_heads(project)
     plans = planning.Plans()
     for change in moved:
-        if change.added or change.removed:
-            begin = f"{change.branch}: {len(change.added)} new, {len(change.removed)} gone,"
+        if change.new or change.removed:
+            begin = f"{change.branch}: {change.new} new, {len(change.removed)} gone,"
             counts[begin] = plan_change(change, plans)
     if new := choosing.plan_new_tags(project, tagged):
         counts["new tags:"] = new
@@ -140,5 +140,4 @@ def plan_change(change: BranchChange, plans: planning.Plans) -> int:
     branch = change.branch
     if change.first:
         return choosing.plan_newest(branch, branch.first_commits, plans)
-    commits = Commit.objects.filter(project=branch.project, sha__in=change.added)
-    return choosing.plan_pushed(branch, commits, plans=plans)
+    return choosing.plan_pushed(branch, change.added, plans=plans)

@@ -8,6 +8,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
+from speedtrack.projects import positions
 from speedtrack.projects.models import Branch, Project
 from speedtrack.runs.models import Alarm, Run, Status
 from speedtrack.runs.scheduling import alarms
@@ -17,7 +18,12 @@ LOOK_EVERY = timedelta(minutes=5)
 # The branches of the projects that are due whose clock or alarm has to change; most looks find none. ``head`` is the
 # newest commit without a Deferral, and ``measured`` the newest measured one from the head or the awaited commit on.
 # Both are read from the branch's end (OFFSET 0: row by row), because what follows is as long as the history.
-CHANGED = """
+IS_PLANNED = """NOT EXISTS (SELECT FROM runs_deferral d
+                              WHERE d.branch_id = b.id AND d.commit_id = p.commit_id OFFSET 0)"""
+IS_MEASURED = """EXISTS (SELECT FROM runs_run r
+                          WHERE r.commit_id = p.commit_id AND r.base_id IS NULL AND r.canary_id IS NULL
+                            AND r.imported_id IS NULL AND r.status = 'succeeded' OFFSET 0)"""
+CHANGED = f"""
 WITH due AS (
     UPDATE projects_project SET lag_looked_at = now()
      WHERE id IN (SELECT id FROM projects_project WHERE lag_looked_at < now() - make_interval(secs => %(every_s)s / 2)
@@ -28,22 +34,13 @@ SELECT b.id, branch.is_watched, head.number, facts.is_done, facts.is_news
   FROM due
   JOIN projects_branch b ON b.project_id = due.id
  CROSS JOIN LATERAL (
-       SELECT due.untracked_at IS NULL AND b.tracked AND b.deleted_at IS NULL AND b.head_id IS NOT NULL AS is_watched
+       SELECT is_watched, CASE WHEN is_watched THEN {positions.head("b.id")} END AS last
+         FROM (SELECT due.untracked_at IS NULL AND b.tracked AND b.deleted_at IS NULL AS is_watched) state OFFSET 0
        ) branch
+  LEFT JOIN LATERAL ({positions.last(IS_PLANNED, "b.id", "0", "branch.last")}) head ON true
   LEFT JOIN LATERAL (
-       SELECT p.number FROM projects_position p
-        WHERE branch.is_watched AND p.branch_id = b.id
-          AND NOT EXISTS (SELECT FROM runs_deferral d WHERE d.branch_id = b.id AND d.commit_id = p.commit_id OFFSET 0)
-        ORDER BY p.number DESC LIMIT 1
-       ) head ON true
-  LEFT JOIN LATERAL (
-       SELECT p.number FROM projects_position p
-        WHERE p.branch_id = b.id AND p.number >= least(head.number, b.awaited_number) AND head.number IS NOT NULL
-          AND EXISTS (SELECT FROM runs_run r
-                       WHERE r.commit_id = p.commit_id AND r.base_id IS NULL AND r.canary_id IS NULL
-                         AND r.imported_id IS NULL AND r.status = 'succeeded' OFFSET 0)
-        ORDER BY p.number DESC LIMIT 1
-       ) measured ON true
+       {positions.last(IS_MEASURED, "b.id", "least(head.number, b.awaited_number)", "branch.last")}
+       ) measured ON head.number IS NOT NULL
  CROSS JOIN LATERAL (
        SELECT head.number IS NULL OR coalesce(measured.number >= head.number, false) AS is_done,
               coalesce(b.awaited_number > head.number OR measured.number >= b.awaited_number,
@@ -56,7 +53,7 @@ SELECT b.id, branch.is_watched, head.number, facts.is_done, facts.is_news
             WHEN due.hours = 0 THEN facts.is_alarm
             ELSE NOT facts.is_alarm AND now() - b.awaited_since >= make_interval(hours => due.hours) END
  ORDER BY b.id
-"""
+"""  # noqa: S608 - constants
 
 
 class BranchChange(NamedTuple):

@@ -1,7 +1,8 @@
 """Say what tracking a repository would do, for dry runs. Only its newest commits are fetched, not the whole history."""
 
+from speedtrack.projects import paths
 from speedtrack.projects.mirrors import fetching
-from speedtrack.projects.models import Branch, Commit, Position, Project
+from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import project_lock
 from speedtrack.runs.planning import choosing, ladders
 from speedtrack.runs.requests import changing, tracking
@@ -51,11 +52,7 @@ def branch_as_fetched(request: TrackingRequest, count: int, within_s: float | No
     project = changing.make_project(request, remote, name)
     commits = Commit.objects.bulk_create([Commit(project=project, **vars(fetched_commit)) for fetched_commit in newest])
     branch = project.branches.get()
-    Position.objects.bulk_create(
-        [Position(branch=branch, commit=commit, number=number) for number, commit in enumerate(commits)]
-    )
-    branch.head = commits[-1]
-    branch.save(update_fields=["head"])
+    paths.lay(branch, commits)
     return branch
 
 

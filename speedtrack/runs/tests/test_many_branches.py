@@ -115,7 +115,7 @@ def test_a_branch_may_go_on_from_the_side_of_its_former_head(project: Project, r
     repository.git("merge", "--quiet", "--no-ff", "-s", "ours", "-m", "Merge main", "main")
     repository.git("branch", "--force", "main", "side")
     [change] = sync(project)
-    assert len(change.added) == 2 and len(change.removed) == 2
+    assert change.new == 2 and len(change.removed) == 2
     check_paths(project)
 
 
@@ -125,7 +125,7 @@ def test_a_branch_may_move_onto_another(project: Project, repository: Repository
     pushes.sync_and_plan(project)
     repository.git("branch", "--force", "topic", "main")
     changes = {change.branch.name: change for change in sync(project)}
-    assert (len(changes["topic"].added), len(changes["topic"].removed)) == (2, 1)
+    assert (changes["topic"].new, len(changes["topic"].removed)) == (2, 1)
     assert not changes["main"].moved
     check_paths(project)
 
@@ -139,7 +139,7 @@ def test_a_former_head_that_the_mirror_lacks_is_no_obstacle(project: Project, re
     repository.git("gc", "--quiet", "--prune=now")
     push_to(repository, ["main"])
     [change] = sync(project)
-    assert (len(change.added), len(change.removed)) == (1, 1)
+    assert (change.new, len(change.removed)) == (1, 1)
     check_paths(project)
 
 

@@ -15,8 +15,8 @@ from speedtrack.tests.clusters import databases
 from speedtrack.tests.upgrades.dump import dump
 from speedtrack.tests.upgrades.test_upgrade import address_of
 
-# What no model describes: views for other programs, and the table of the limits of logins, which is a cache.
-WITHOUT_MODEL = re.compile(r"public\.(export_\w+|limits_of_logins)\b")
+# What no model makes: views, and the table of the limits of logins, which is a cache.
+WITHOUT_MODEL = re.compile(r"public\.(export_\w+|projects_position|limits_of_logins)\b")
 pytestmark = pytest.mark.django_db(transaction=True)
 
 

@@ -19,6 +19,7 @@ from psycopg import sql
 from speedtrack.ground.postgres import pgsession
 from speedtrack.ground.secrets.sealed import SealedField, Secret
 from speedtrack.monitoring.health import own_migrations
+from speedtrack.projects.former import INTO_LINES
 from speedtrack.projects.models import Project, new_hook_id, new_hook_secret
 from speedtrack.runs.models import Machine
 from speedtrack.upkeep.archive.files import (
@@ -44,6 +45,16 @@ IN_BATCHES = """
       JOIN numbers_projects_commit c ON c.old = r.commit_id
       JOIN numbers_runs_series s ON s.old = r.series_id
   GROUP BY c.new
+"""
+# A former release had a row for each commit of each branch.
+FORMER_POSITIONS = "projects_position.ndjson"
+AS_TABLE = """
+    CREATE TEMPORARY TABLE former_position ON COMMIT DROP AS
+    SELECT b.new AS branch_id, r.number, c.new AS commit_id
+      FROM former_positions f
+     CROSS JOIN LATERAL json_to_record(f.row) AS r (branch_id bigint, number int, commit_id bigint)
+      JOIN numbers_projects_branch b ON b.old = r.branch_id
+      JOIN numbers_projects_commit c ON c.old = r.commit_id;
 """
 Progress = Callable[[str, int], None]
 SQL = sql.Composable
@@ -134,9 +145,15 @@ class Restoring:
             self.store(table)
             self.progress(table.name, self.cursor.rowcount)
         if FORMER_COMPARISONS in self.manifest.files:
-            self.cursor.execute("CREATE TEMPORARY TABLE former_comparisons (row json) ON COMMIT DROP")
-            self.copy_in(FORMER_COMPARISONS, sql.Identifier("former_comparisons"))
+            self.read_former(FORMER_COMPARISONS, "former_comparisons")
             self.cursor.execute(IN_BATCHES)
+        if FORMER_POSITIONS in self.manifest.files:
+            self.read_former(FORMER_POSITIONS, "former_positions")
+            self.cursor.execute(AS_TABLE + INTO_LINES)
+
+    def read_former(self, file: str, table: str) -> None:
+        self.run("CREATE TEMPORARY TABLE {table} (row json) ON COMMIT DROP", table=sql.Identifier(table))
+        self.copy_in(file, sql.Identifier(table))
 
     def run(self, statement: str, parameters: Any = None, /, **clauses: SQL) -> None:
         self.cursor.execute(sql.SQL(statement).format(**clauses), parameters)

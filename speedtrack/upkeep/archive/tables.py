@@ -30,7 +30,17 @@ from speedtrack.alerts.models import (
 )
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, OutsideMetric, SetMember, Suite
 from speedtrack.ground.secrets.sealed import SealedField
-from speedtrack.projects.models import Annotation, Branch, Commit, Position, Project, PullRequest, Tag
+from speedtrack.projects.models import (
+    Annotation,
+    Branch,
+    Commit,
+    Line,
+    Place,
+    Project,
+    PullRequest,
+    Segment,
+    Tag,
+)
 from speedtrack.runs.models import (
     Approval,
     Attempt,
@@ -146,7 +156,9 @@ TABLES = (
     Table(Environment, named_by(values(Series, "environment")), known_by=("machine", "digest")),
     Table(Commit, through("project")),
     Table(Branch, through("project"), restored={"awaited_number": "NULL", "awaited_since": "NULL"}),
-    Table(Position, through("branch__project")),
+    Table(Line, through("project")),
+    Table(Place, through("line__project")),
+    Table(Segment, through("line__project")),
     Table(Tag, through("project")),
     Table(PullRequest, through("project")),
     Table(Annotation, through("project")),
@@ -254,6 +266,7 @@ LEFT_OUT = {
     "projects.Credential": OF_THE_FORGE,
     "projects.Delivery": OF_THE_FORGE,
     "projects.Refusal": OF_THE_FORGE,
+    "projects.Position": "a view of places and segments",
     "benchmarks.SuiteEdit": "suites belong to an installation; the archive has the versions that were measured",
     "runs.MachineToken": OF_MACHINES,
     "runs.EnrolmentCode": OF_MACHINES,

@@ -11,6 +11,7 @@ from django.db.models import F, OuterRef, QuerySet, Subquery
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.judging.verdicts import SETTLED
+from speedtrack.projects import positions as position_sql
 from speedtrack.projects.models import Branch, Commit, Position
 
 Status = ChangePoint.Status
@@ -51,16 +52,17 @@ class GroupedPoint(NamedTuple):
         return METRICS[self.metric].is_worse(self.ratio)
 
 
-# Of a project with few change points, these with their positions; else the newest commits of the branch, from the end
-# of an index, and the change points of each until there are enough. So neither a thousand commits without a change are
-# asked for theirs, nor all change points read.
-NEWEST = """
+# Of a project with few change points, these with their positions; else the newest commits of the branch and the change
+# points of each until there are enough. So neither a thousand commits without a change are asked for theirs, nor all
+# change points read.
+NEWEST = f"""
     SELECT b.id, cp.id, cp.status, cp.ratio, s.metric, cp.alert_id, cp.before_id, cp.commit_id, found.number,
            cp.reference,
            (SELECT l.number - f.number
               FROM projects_position l JOIN projects_position f ON f.branch_id = l.branch_id
              WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id AND f.commit_id = cp.before_id)
       FROM unnest(%(branches)s::bigint[]) AS b (id)
+CROSS JOIN LATERAL (SELECT {position_sql.head("b.id")} AS head OFFSET 0) branch
 CROSS JOIN LATERAL (
         SELECT ARRAY(SELECT c.id FROM projects_branch own JOIN projects_branch o ON o.project_id = own.project_id
                        JOIN alerts_changepoint c ON c.branch_id = o.id
@@ -71,24 +73,22 @@ CROSS JOIN LATERAL (
      CROSS JOIN LATERAL (
                 SELECT id, commit_id FROM alerts_changepoint
                  WHERE id = each.id AND status = ANY (%(visible)s) OFFSET 0) c
-           JOIN projects_position p ON p.branch_id = b.id AND p.commit_id = c.commit_id
-          WHERE cardinality(few.ids) < %(few)s
-            AND p.number > (SELECT number FROM projects_position
-                             WHERE branch_id = b.id ORDER BY number DESC LIMIT 1) - %(reach)s
+     CROSS JOIN LATERAL (
+                SELECT number FROM projects_position WHERE branch_id = b.id AND commit_id = c.commit_id OFFSET 0) p
+          WHERE cardinality(few.ids) < %(few)s AND p.number > branch.head - %(reach)s
        ORDER BY p.number DESC, c.id DESC LIMIT %(most)s)
       UNION ALL
         (SELECT c.id, p.number
-           FROM (SELECT number, commit_id FROM projects_position
-                  WHERE branch_id = b.id ORDER BY number DESC LIMIT %(reach)s) p
+           FROM {position_sql.stretch("b.id", "branch.head - %(reach)s + 1", "branch.head", "DESC")} p
      CROSS JOIN LATERAL (
                 SELECT id FROM alerts_changepoint
                  WHERE commit_id = p.commit_id AND status = ANY (%(visible)s) OFFSET 0) c
           WHERE cardinality(few.ids) = %(few)s
-       ORDER BY p.number DESC, c.id DESC LIMIT %(most)s)) found
+       ORDER BY p.block DESC, p.number DESC, c.id DESC LIMIT %(most)s)) found
 CROSS JOIN LATERAL (SELECT * FROM alerts_changepoint WHERE id = found.id OFFSET 0) cp
 CROSS JOIN LATERAL (SELECT metric FROM runs_series WHERE id = cp.series_id OFFSET 0) s
   ORDER BY found.number DESC, cp.id DESC
-"""
+"""  # noqa: S608 - constants
 
 
 #: What lists show of a change point. Each further time that is loaded costs more than the rest of its row.

@@ -21,6 +21,7 @@ from speedtrack.alerts.lines.linecolumns import Array, array_of
 from speedtrack.alerts.lines.lines import sql
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
+from speedtrack.projects import positions
 from speedtrack.projects.models import Branch, Project
 from speedtrack.web.pages import changes, releasepoints
 from speedtrack.web.pages.changes import ChangeGroup
@@ -33,9 +34,8 @@ LISTED_CHANGES = 10
 LISTED_TRENDS = 60  # benchmarks of a project that is alone: its own page has the others
 MOST_RUNS = 200  # of a project on a machine that are counted: however many wait, they are read from an index
 # How far each machine measured the newest commits of each branch, and the newest one that it measured. Of a machine
-# without a runner, the metric that most of its series have. The newest commits by their order: of a range that ends at
-# another row's number PostgreSQL has no statistics.
-COVERAGE = """
+# without a runner, the metric that most of its series have.
+COVERAGE = f"""
     SELECT found.*, c.sha, c.subject, c.committed_at,
            CASE WHEN found.outside
                 THEN (SELECT s.metric FROM runs_series s
@@ -46,23 +46,21 @@ COVERAGE = """
               FROM projects_branch b
         CROSS JOIN LATERAL (
                     SELECT number, commit_id, max(number) OVER () AS head
-                      FROM (SELECT number, commit_id FROM projects_position
-                             WHERE branch_id = b.id ORDER BY number DESC LIMIT %(window)s) newest) p
+                      FROM ({positions.newest("b.id", "%(window)s")}) newest) p
               JOIN runs_run r ON r.commit_id = p.commit_id AND r.base_id IS NULL AND r.canary_id IS NULL
                AND r.status = 'succeeded'
               JOIN runs_machine machine ON machine.id = r.machine_id
              WHERE b.id = ANY(%(branches)s)
           GROUP BY b.project_id, b.id, r.machine_id, machine.name, machine.outside) found
       JOIN projects_commit c ON c.id = found.commit_id
-"""
+"""  # noqa: S608 - constants
 # Each path is read once, not for each series.
-HEADLINES = sql("""
+HEADLINES = sql(f"""
       WITH path AS MATERIALIZED (
         SELECT a.project_id, a.machine_id, a.metric, array_agg(p.commit_id) AS commits, array_agg(p.number) AS numbers
           FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(machines)s::bigint[], %(metrics)s::text[])
                AS a(project_id, branch_id, machine_id, metric)
-    CROSS JOIN LATERAL (SELECT commit_id, number FROM projects_position
-                         WHERE branch_id = a.branch_id ORDER BY number DESC LIMIT %(window)s) p
+    CROSS JOIN LATERAL ({positions.newest("a.branch_id", "%(window)s")}) p
       GROUP BY a.project_id, a.machine_id, a.metric)
     SELECT path.project_id, s.id, benchmark.name, found.*
       FROM path
@@ -76,7 +74,7 @@ CROSS JOIN LATERAL (
          WHERE m.series_id = s.id AND m.commit_id = ANY(path.commits) AND IS_CLEAN_POINT
         HAVING count(*) > 0) found
   ORDER BY s.id
-""")
+""")  # noqa: S608 - constants
 # Of a project: the runs that wait or run, and the most that one machine has.
 UNFINISHED = """
     SELECT ARRAY[sum(counted.runs), max(counted.runs)]::int[]

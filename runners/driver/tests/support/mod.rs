@@ -32,8 +32,8 @@ pub enum Manner {
     /// These bytes, and then the connection is closed.
     HangingUp(&'static [u8]),
     Silent,
-    /// Honest, and slow at first: an answer takes 8 ms, and half of that after each 300 ms, for 2.5 s.
-    Warming,
+    /// Honest, and slow at first: an answer takes 50 ms for so many ms.
+    Warming(u64),
     /// Honest, but the first byte of the value of this key is another than the one that was set.
     Corrupting(&'static [u8]),
     /// Honest, but the answer to the command of this name is always this.
@@ -185,8 +185,11 @@ fn converse(mut stream: impl Stream, manner: Manner, index: usize, seen: &Mutex<
         pending.extend_from_slice(&chunk[..received]);
         let mut answers = Vec::new();
         let mut end = 0;
-        if manner == Manner::Warming {
-            warm_up(*seen.lock().unwrap().began.get_or_insert_with(Instant::now));
+        if let Manner::Warming(cold_ms) = manner {
+            let began = *seen.lock().unwrap().began.get_or_insert_with(Instant::now);
+            if began.elapsed() < Duration::from_millis(cold_ms) {
+                thread::sleep(Duration::from_millis(50));
+            }
         }
         {
             let mut seen = seen.lock().unwrap();
@@ -204,14 +207,6 @@ fn converse(mut stream: impl Stream, manner: Manner, index: usize, seen: &Mutex<
     }
 }
 
-/// As long as [`Manner::Warming`] says.
-fn warm_up(began: Instant) {
-    let passed = began.elapsed();
-    if passed < Duration::from_millis(2500) {
-        thread::sleep(Duration::from_millis(8).div_f64((passed.as_secs_f64() / 0.3).exp2()));
-    }
-}
-
 fn answer(words: &[Vec<u8>], manner: Manner, seen: &mut Seen) -> Vec<u8> {
     let name = String::from_utf8(words[0].clone()).unwrap();
     *seen.calls.entry(name.clone()).or_default() += 1;
@@ -226,7 +221,7 @@ fn answer(words: &[Vec<u8>], manner: Manner, seen: &mut Seen) -> Vec<u8> {
         (_, Manner::Saying(bytes) | Manner::HangingUp(bytes)) => bytes.to_vec(),
         (_, Manner::Silent) => Vec::new(),
         (name, Manner::Lying(about, lie)) if name.eq_ignore_ascii_case(about) => lie.into(),
-        (name, Manner::Honest | Manner::Warming | Manner::Lying(..)) => {
+        (name, Manner::Honest | Manner::Warming(_) | Manner::Lying(..)) => {
             honest(name, &words[1..], &mut seen.store)
         }
         (name, Manner::Corrupting(key)) => {

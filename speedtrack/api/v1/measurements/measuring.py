@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from django.db import connection
-from django.db.models import Max, Min, Q, QuerySet
+from django.db.models import Min, Q, QuerySet
 from django.http import Http404, HttpResponse
 from ninja import Path, Query, Router, Schema
 from pydantic import Field
@@ -19,6 +19,7 @@ from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.ground.postgres.plainrows import among
 from speedtrack.projects.models import Branch, Position
+from speedtrack.projects.positions import head_of
 from speedtrack.reports.common import Id, read_columns
 from speedtrack.reports.machines import MachineDetails, machine_details, machine_documents
 from speedtrack.reports.measuring import (
@@ -173,11 +174,7 @@ def read_points(request: ApiRequest, series_id: Path[Id], query: Query[PointsQue
 
 def stretch_of(series: Series, branch: Branch, query: PointsQuery) -> tuple[int, int]:
     """The first and the last position that the query asks for."""
-    positions = Position.objects.filter(branch=branch)
-    head: int | None = positions.aggregate(last=Max("number"))["last"]
-    last = -1 if head is None else head
-    if query.until:
-        last = position_given(branch, series.project, query.until, "until")
+    last = position_given(branch, series.project, query.until, "until") if query.until else head_of(branch)
     if query.cursor:
         begin = key_of(query.cursor, is_text=False)
         assert isinstance(begin, int)

@@ -3,19 +3,20 @@
 from datetime import datetime
 from typing import Annotated
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Subquery
 from ninja import Query, Router, Schema
 from pydantic import Field
 
 import speedtrack
 from speedtrack.accounts import access
 from speedtrack.api.v1.serving.callers import ApiRequest, actor_of, project_or_404
-from speedtrack.api.v1.serving.paging import Page, Paging, page_of
+from speedtrack.api.v1.serving.paging import Page, Paging, key_of, page_of
 from speedtrack.api.v1.serving.refusals import Conflict
 from speedtrack.api.v1.serving.revisions import branch_given, commit_named, position_given
 from speedtrack.api.v1.serving.writing import CREATED, HEADER, OK, Answer, write
 from speedtrack.operations import projects as operations
 from speedtrack.projects.models import Commit, Position, PullRequest
+from speedtrack.projects.positions import heads
 from speedtrack.projects.releases import version_of
 from speedtrack.reports.commits import CommitDetails
 from speedtrack.reports.common import Time, read_columns
@@ -111,11 +112,17 @@ def list_commits(
     project = project_or_404(request, slug)
     tracked_branch = branch_given(project, branch)
     rows = Position.objects.filter(branch=tracked_branch)
+    ends = [int(key_of(paging.cursor, is_text=False)) - 1] if paging.cursor else []
     if after:
         rows = rows.filter(number__gt=position_given(tracked_branch, project, after, "after"))
     if until:
-        rows = rows.filter(number__lte=position_given(tracked_branch, project, until, "until"))
-    rows = within_dates(rows, since, before)
+        ends.append(position_given(tracked_branch, project, until, "until"))
+        rows = rows.filter(number__lte=ends[-1])
+    if since or before:
+        rows = within_dates(rows, since, before)
+    else:
+        end = min(ends, default=Subquery(heads().filter(branch=tracked_branch).values("number")))
+        rows = rows.filter(number__gt=end - paging.limit - 1)
 
     def documents(positions: list[Position]) -> list[CommitDocument]:
         return [CommitDocument.of(position.commit, position=position.number) for position in positions]

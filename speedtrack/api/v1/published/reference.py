@@ -17,7 +17,8 @@ from django.db.models import F, Subquery
 from speedtrack.accounts import access
 from speedtrack.accounts.access import Caller
 from speedtrack.alerts.models import Alert, Bisection, Mute
-from speedtrack.projects.models import Annotation, Branch, Delivery, Position, Project
+from speedtrack.projects import positions
+from speedtrack.projects.models import Annotation, Branch, Delivery, Project
 from speedtrack.runs.models import Import, Machine, Measurement, PairedComparison, Profile, Run, Series, Status
 
 Schema = dict[str, Any]
@@ -236,7 +237,7 @@ class Examples:
         machine = series.machine if series else None
         queued_runs = Run.objects.filter(machine=machine, status=Status.QUEUED, project=project)
         branch = Branch.objects.filter(project=project, name=self.branch).values("pk")
-        line = Position.objects.filter(branch=Subquery(branch)).order_by("-number").values("commit__sha")
+        line = positions.newest_of(branch, OLDER).values("commit__sha")
         # In orders that indexes have, so that no more than a few rows are read.
         rows = {
             "measurement_id": Measurement.objects.filter(series=series),

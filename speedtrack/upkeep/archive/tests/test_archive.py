@@ -3,7 +3,7 @@
 import hashlib
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from django.test import Client
 
 from speedtrack.alerts.models import AlertEvent
 from speedtrack.ground.secrets.sealed import SealedField, Secret
-from speedtrack.projects.models import Annotation, Commit, Credential, Project, PullRequest
+from speedtrack.projects import paths
+from speedtrack.projects.models import Annotation, Commit, Credential, Position, Project, PullRequest
 from speedtrack.runs.models import Machine, Measurement, Run, Samples, Series
 from speedtrack.tests.comparisons import stored_comparisons
 from speedtrack.tests.test_fsck import run_fsck
@@ -142,27 +143,55 @@ def test_an_archive_under_the_former_name_of_its_form_is_restored(kept: World, t
     assert restored.commits.count() == kept.project.commits.count() > 0
 
 
+def as_written_before(file: Path, to: Path, rows: dict[str, list[dict[str, Any]]], without: Sequence[str]) -> None:
+    """The archive as a former release would have written it: with these files, without those of these tables."""
+    with zipfile.ZipFile(file) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(contents["manifest.json"])
+    for table in without:
+        del contents[f"{table}.ndjson"], manifest["files"][f"{table}.ndjson"]
+    for name, of_table in rows.items():
+        contents[name] = b"".join(json.dumps(row).encode() + b"\n" for row in of_table)
+        manifest["files"][name] = {
+            "rows": len(of_table),
+            "bytes": len(contents[name]),
+            "sha256": hashlib.sha256(contents[name]).hexdigest(),
+            "columns": list(of_table[0]),
+        }
+    with zipfile.ZipFile(to, "w") as archive:
+        for name, content in {**contents, "manifest.json": json.dumps(manifest).encode()}.items():
+            archive.writestr(name, content)
+
+
 def test_comparisons_of_release_1_0_become_batches(kept: World, tmp_path: Path) -> None:
     writing.write(kept.project, tmp_path / "a.zip")
     former = [{**row._asdict(), "answer": str(row.answer)} for row in stored_comparisons()]
-    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
-        contents = {name: archive.read(name) for name in archive.namelist()}
-    del contents["alerts_comparisonbatch.ndjson"]
-    content = b"".join(json.dumps(row).encode() + b"\n" for row in former)
-    contents[reading.FORMER_COMPARISONS] = content
-    manifest = json.loads(contents["manifest.json"])
-    del manifest["files"]["alerts_comparisonbatch.ndjson"]
-    manifest["files"][reading.FORMER_COMPARISONS] = {
-        "rows": len(former),
-        "bytes": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "columns": list(former[0]),
-    }
-    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
-        for name, content in {**contents, "manifest.json": json.dumps(manifest).encode()}.items():
-            archive.writestr(name, content)
+    rows = {reading.FORMER_COMPARISONS: former}
+    as_written_before(tmp_path / "a.zip", tmp_path / "b.zip", rows, ["alerts_comparisonbatch"])
     restored = restore(tmp_path / "b.zip", AS_COPY).project
     assert compared(restored) == compared(kept.project) != []
+
+
+def test_positions_of_a_release_without_lines_become_lines(kept: World, tmp_path: Path) -> None:
+    side = kept.project.branches.create(name="side")
+    shas = [*kept.shas[:2], "f" * 40]
+    last = kept.commit(-1)
+    last.pk, last.sha = None, shas[-1]
+    last.save()
+    paths.store(kept.project, {side: shas[-1]}, {shas[2]: shas[1]})
+    writing.write(kept.project, tmp_path / "a.zip")
+    former = list(Position.objects.values("branch_id", "number", "commit_id"))
+    tables = ["projects_line", "projects_place", "projects_segment"]
+    as_written_before(tmp_path / "a.zip", tmp_path / "b.zip", {reading.FORMER_POSITIONS: former}, tables)
+    restored = restore(tmp_path / "b.zip", AS_COPY).project
+
+    def relation(project: Project) -> list[tuple[str, int, str]]:
+        rows = Position.objects.filter(branch__project=project).values_list("branch__name", "number", "commit__sha")
+        return sorted(rows)
+
+    assert relation(restored) == relation(kept.project)
+    assert len(relation(restored)) == len(former) == len(kept.shas) + 3
+    assert [line.places.count() for line in restored.lines.order_by("pk")] == [len(kept.shas), 1]
 
 
 def compared(project: Project) -> list[Any]:

@@ -8,15 +8,16 @@ from django.db import connection
 from django.db.models import Exists, OuterRef
 from django.http import Http404
 
+from speedtrack.projects import positions
 from speedtrack.projects.models import Branch, Commit, Position, sha_begins
 from speedtrack.web.pages import changes
 from speedtrack.web.scope import PageScope
 
 SHORTEST_SHA = 7
-LAST = 2**31 - 1
 COLUMNS = ("id", "sha", "subject", "author_name", "unreachable_since")
 # Times as numbers: psycopg takes eleven microseconds to read one.
 COMMITS = """
+      WITH up_to AS MATERIALIZED (SELECT END AS number)
     SELECT p.number, t.names, extract(epoch FROM c.committed_at)::float8, c.id, c.sha, c.subject, c.author_name,
            c.unreachable_since,
            ARRAY(SELECT ARRAY[b.name, cp.status, a.status, cp.ratio::text,
@@ -35,14 +36,16 @@ COMMITS = """
       JOIN projects_commit c ON c.id = p.commit_id
  LEFT JOIN (SELECT sha, array_agg(name ORDER BY name) AS names
               FROM projects_tag WHERE project_id = %(project)s GROUP BY sha) t ON t.sha = c.sha
-     WHERE p.branch_id = %(branch)s AND p.number < END
+     WHERE p.branch_id = %(branch)s AND p.number <= (SELECT number FROM up_to)
+       AND p.number > (SELECT number FROM up_to) - %(count)s
   ORDER BY p.number DESC LIMIT %(count)s
 """
 # The upper end of a sha's prefix: no digit follows "f".
-PLACE_OF = """(
-    SELECT min(e.number) FROM projects_position e JOIN projects_commit f ON f.id = e.commit_id
-     WHERE e.branch_id = %(branch)s AND f.project_id = %(project)s
-       AND f.sha >= %(before)s AND f.sha < %(before)s || 'g')"""
+BEFORE = """(
+    SELECT min(e.number) - 1 FROM projects_commit f
+     CROSS JOIN LATERAL (SELECT number FROM projects_position
+                          WHERE branch_id = %(branch)s AND commit_id = f.id OFFSET 0) e
+     WHERE f.project_id = %(project)s AND f.sha >= %(before)s AND f.sha < %(before)s || 'g')"""
 
 
 class Mark(NamedTuple):
@@ -89,7 +92,7 @@ def columns_before(scope: PageScope, before: str, count: int) -> list[GridColumn
         "before": before,
     }
     with connection.cursor() as cursor:
-        cursor.execute(COMMITS.replace("END", PLACE_OF if before else str(LAST)), parameters)
+        cursor.execute(COMMITS.replace("END", BEFORE if before else positions.head("%(branch)s")), parameters)
         rows = cursor.fetchall()
     if before and not rows:
         raise Http404(f"There is no commit before {before!r} on branch {branch}.")

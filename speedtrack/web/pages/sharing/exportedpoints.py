@@ -21,6 +21,7 @@ from speedtrack.alerts.lines.linecolumns import Array, array_of
 from speedtrack.alerts.lines.lines import END, sql
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.texts.text import csv_cell, plain
+from speedtrack.projects import positions
 from speedtrack.web.pages.sharing.exports import ExportFilters
 from speedtrack.web.requests.formats import cell, csv_text, number_texts
 
@@ -79,7 +80,7 @@ ENDS = """
     CROSS JOIN LATERAL (SELECT number FROM projects_position
                          WHERE branch_id = %(branch)s AND commit_id = c.id OFFSET 0) p
 """
-WHOLE = "SELECT min(number), max(number) FROM projects_position WHERE branch_id = %(branch)s"
+WHOLE = f"SELECT 0, {positions.head('%(branch)s')}"
 
 
 Attempts = dict[int, tuple[int, datetime | None]]  # by id: the run, and when the attempt ended

@@ -15,6 +15,7 @@ from prometheus_client.utils import floatToGoString
 from speedtrack.alerts.lines.lines import sql
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.texts.text import plain
+from speedtrack.projects import positions
 from speedtrack.projects.models import Branch, Project
 from speedtrack.reports.readings.choices import named_or_default
 
@@ -24,15 +25,14 @@ RECENT = 200  # commits among which the newest value of a series is looked for
 # And a version of all points of the project: whoever accepts or flags measurements updates their series, and each
 # version of a row has another pair of ``xmin`` and ``ctid``. LIMIT, or PostgreSQL
 # would read all measurements to hash them.
-BOUNDS = """
+BOUNDS = f"""
   SELECT min(number), max(number) FILTER (WHERE is_measured), min(commit_id), max(commit_id), (
            SELECT md5(string_agg(concat(s.id, s.xmin, s.ctid), ',' ORDER BY s.id))
              FROM runs_series s WHERE s.project_id = %(project)s)
     FROM (SELECT p.number, p.commit_id,
                  (SELECT true FROM runs_measurement m WHERE m.commit_id = p.commit_id LIMIT 1) AS is_measured
-            FROM projects_position p WHERE p.branch_id = %(branch)s
-        ORDER BY p.number DESC LIMIT %(recent)s) newest
-"""
+            FROM ({positions.newest("%(branch)s", "%(recent)s")}) p) newest
+"""  # noqa: S608 - constants
 # Of each series the point of its newest commit on the path. If the path's ids ascend, that is nearly always the last
 # point in the index between their bounds: one look per series, also of one that ended long ago. The other points of a
 # series on the path are read only where that commit is on another branch, or ids do not ascend.

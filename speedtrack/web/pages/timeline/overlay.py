@@ -12,6 +12,7 @@ from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines.linecolumns import LineColumns, PathOfSeries, columns_along
 from speedtrack.alerts.lines.lines import sql
 from speedtrack.ground.texts.text import listed
+from speedtrack.projects import positions
 from speedtrack.projects.models import Branch, Commit, sha_begins
 from speedtrack.runs.models import Series
 from speedtrack.web.pages.timeline.names import NamedLine, NoSuchLine, find_lines, lines_of_page, parse_line
@@ -28,23 +29,34 @@ WINDOWS = """
       SELECT (SELECT c.committed_at FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
                WHERE p.branch_id = %(branch)s AND p.number = %(begin)s) AS first,
              (SELECT c.committed_at FROM projects_position p JOIN projects_commit c ON c.id = p.commit_id
-               WHERE p.branch_id = %(branch)s AND p.number = %(end)s) AS last)
+               WHERE p.branch_id = %(branch)s AND p.number = %(end)s) AS last),
+         commits AS MATERIALIZED (
+      SELECT c.project_id, array_agg(c.id) AS ids
+        FROM page
+  CROSS JOIN projects_commit c
+       WHERE c.project_id = ANY (%(projects)s)
+         AND c.committed_at BETWEEN coalesce(page.first, '-infinity') AND coalesce(page.last, 'infinity')
+    GROUP BY c.project_id)
     SELECT found.*
-      FROM page
-CROSS JOIN unnest(%(projects)s::bigint[], %(branches)s::bigint[])
+      FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[])
            WITH ORDINALITY AS asked (project_id, branch_id, place)
 CROSS JOIN LATERAL (
         SELECT min(p.number), max(p.number)
-          FROM projects_commit c JOIN projects_position p ON p.commit_id = c.id AND p.branch_id = asked.branch_id
-         WHERE c.project_id = asked.project_id
-           AND c.committed_at BETWEEN coalesce(page.first, '-infinity') AND coalesce(page.last, 'infinity')) found
+          FROM commits c CROSS JOIN LATERAL unnest(c.ids) AS commit (id)
+    CROSS JOIN LATERAL (
+                SELECT number FROM projects_position
+                 WHERE branch_id = asked.branch_id AND commit_id = commit.id OFFSET 0) p
+         WHERE c.project_id = asked.project_id) found
   ORDER BY asked.place
 """
 
 LATELY = 200  # commits before the base in which a line's value is looked for
 
 # The newest clean point of each series at or before a commit; on a branch without it, at or before its time.
-VALUES = sql("""
+IS_MEASURED = """EXISTS (SELECT FROM runs_measurement m
+                          WHERE m.series_id = asked.series_id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
+                         OFFSET 0)"""
+VALUES = sql(f"""
     SELECT asked.line, found.*
       FROM unnest(%(lines)s::int[], %(series)s::bigint[], %(projects)s::bigint[], %(branches)s::bigint[])
            AS asked (line, series_id, project_id, branch_id)
@@ -58,13 +70,12 @@ CROSS JOIN LATERAL (
                 ORDER BY c.committed_at DESC LIMIT 1)) AS number OFFSET 0) newest
 CROSS JOIN LATERAL (
         SELECT p.number, m.series_id, c.sha, m.value
-          FROM projects_position p
+          FROM ({positions.last(IS_MEASURED, "asked.branch_id", "newest.number - %(lately)s", "newest.number")}) p
           JOIN runs_measurement m ON m.series_id = asked.series_id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT
           JOIN projects_commit c ON c.id = p.commit_id
-         WHERE p.branch_id = asked.branch_id AND p.number BETWEEN newest.number - %(lately)s AND newest.number
-      ORDER BY p.number DESC, m.attempt_id DESC LIMIT 1) found
+      ORDER BY m.attempt_id DESC LIMIT 1) found
   ORDER BY asked.line, found.number
-""")
+""")  # noqa: S608 - constants
 
 
 class BaseValue(NamedTuple):

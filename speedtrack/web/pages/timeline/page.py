@@ -13,6 +13,7 @@ from speedtrack.alerts.models import ChangePoint, Mute, NoiseFloor, SeriesSensit
 from speedtrack.alerts.triage import muting, reasons
 from speedtrack.alerts.triage.reasons import Why
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects import positions
 from speedtrack.runs.models import ReferenceRate
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.timeline import workload
@@ -22,17 +23,16 @@ from speedtrack.web.pages.timeline.view import View, definitions_of, position_of
 
 LATELY = 200  # commits in which the newest value is looked for
 # From the end of the branch, each commit by each series, until one was measured.
-NEWEST = lines.sql("""
+NEWEST = lines.sql(f"""
     SELECT s.id, p.number, c.sha, c.committed_at
-      FROM (SELECT number, commit_id FROM projects_position
-             WHERE branch_id = %(branch)s AND number BETWEEN %(first)s AND %(last)s ORDER BY number DESC) p
+      FROM {positions.stretch("%(branch)s", "%(first)s", "%(last)s", "DESC")} p
 CROSS JOIN unnest(%(series)s::bigint[]) AS s (id)
 CROSS JOIN LATERAL (
         SELECT FROM runs_measurement m
          WHERE m.series_id = s.id AND m.commit_id = p.commit_id AND IS_CLEAN_POINT LIMIT 1) measured
       JOIN projects_commit c ON c.id = p.commit_id
-  ORDER BY p.number DESC, s.id DESC LIMIT 1
-""")
+  ORDER BY p.block DESC, p.number DESC, s.id DESC LIMIT 1
+""")  # noqa: S608 - constants
 
 
 @dataclass(frozen=True)

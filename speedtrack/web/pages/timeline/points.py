@@ -72,7 +72,8 @@ NOTES = """
                WITH ORDINALITY AS asked (project_id, branch_id, first, last, place)
           JOIN projects_tag t ON t.project_id = asked.project_id
           JOIN projects_commit c ON c.project_id = t.project_id AND c.sha = t.sha
-          JOIN projects_position p ON p.commit_id = c.id AND p.branch_id = asked.branch_id
+    CROSS JOIN LATERAL (
+            SELECT number FROM projects_position WHERE branch_id = asked.branch_id AND commit_id = c.id OFFSET 0) p
          WHERE p.number BETWEEN asked.first AND asked.last
     )
     SELECT (SELECT coalesce(json_agg(json_build_array(place - 1, number, name) ORDER BY place, number, name), '[]')

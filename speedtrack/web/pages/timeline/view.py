@@ -10,6 +10,7 @@ from django.http import Http404, QueryDict
 from speedtrack.alerts.lines.lines import sql
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.projects import positions
 from speedtrack.projects.models import Branch, Position, sha_begins
 from speedtrack.reports.readings.choices import named_or_default
 from speedtrack.runs.models import Series
@@ -34,14 +35,13 @@ CROSS JOIN LATERAL (
       JOIN projects_position p ON p.branch_id = %(branch)s AND p.commit_id = m.commit_id
 """)
 # From the head on, because a line is mostly measured there. Without "OFFSET 0" PostgreSQL may read the line whole.
-NEWEST_MEASURED = """
-    SELECT p.number
-      FROM projects_position p
-     WHERE p.branch_id = %(branch)s
-       AND EXISTS (SELECT FROM runs_measurement m
-                    WHERE m.series_id = ANY(%(series)s) AND m.commit_id = p.commit_id OFFSET 0)
-  ORDER BY p.number DESC LIMIT 1
-"""
+IS_MEASURED = """EXISTS (SELECT FROM runs_measurement m
+                          WHERE m.series_id = ANY(%(series)s) AND m.commit_id = p.commit_id OFFSET 0)"""
+NEWEST_MEASURED = f"""
+    SELECT newest.number
+      FROM (SELECT {positions.head("%(branch)s")} AS number OFFSET 0) head
+CROSS JOIN LATERAL ({positions.last(IS_MEASURED, "%(branch)s", "0", "head.number")}) newest
+"""  # noqa: S608 - constants
 
 
 @dataclass(frozen=True)

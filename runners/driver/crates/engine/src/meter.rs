@@ -145,7 +145,7 @@ impl Meter {
     }
 
     /// Count replies received at `now` to requests that began at `begin`.
-    #[inline]
+    #[inline(always)]
     pub fn count(&mut self, now: u64, begin: SendTimes, tally: Tally) -> Result<(), Failure> {
         self.advance(now)?;
         if self.phase == Phase::WarmUp {

@@ -446,8 +446,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
     }
 }
 
-/// Count `tally`, received at `now`: each reply with the moment at which its own request began.
-#[inline]
+/// Count `tally`, received at `now`: each reply with the moment at which its own request began. Inlined
+/// although errors are counted by it, too: else each batch costs the call and a copy of its tally.
+#[inline(always)]
 fn count<R: Replies>(
     meter: &mut Meter,
     connection: &mut Connection<R>,

@@ -155,6 +155,17 @@ mod tests {
     }
 
     #[test]
+    fn a_climb_that_rests_ends_it() {
+        let mut search = search(500, 9000);
+        let mut had = 0;
+        while let Some(more) = search.next_stretch() {
+            had += more;
+            search.rates = (0..had).map(|slice| 1000.0 + 50.0 * slice.min(12) as f64).collect();
+        }
+        assert_eq!((had, search.end().steady), (25, Some(true)));
+    }
+
+    #[test]
     fn the_servers_cost_has_to_rest_too() {
         let mut search = search(500, 9000);
         search.rates = vec![1000.0; 10];

@@ -13,17 +13,20 @@ pub mod suite;
 
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Command;
 
 use crate::arguments::{self, Parsed};
 use engine::job::{Job, Window};
 use engine::node::{self, Node};
+use engine::recovery::Recovery;
 use engine::{cluster, workers};
 use generator::keys::KeyOrder;
 use generator::values::ValuePool;
 use options::Options;
 use planned::PlannedTest;
+use protocol::command::Step;
 use protocol::resp::Resp;
 use protocol::script::Script;
 use report::Printer;
@@ -37,6 +40,14 @@ use workload::phase;
 pub const NAMES: [&str; 2] = ["redis-benchmark", "valkey-benchmark"];
 
 const PORT: u16 = 6379;
+/// A load of a cluster goes on when slots move; a connection that is lost and cannot be opened again ends it.
+const FOLLOWING: Recovery = Recovery {
+    attempts: Some(1),
+    pause: Duration::from_millis(10),
+    factor: 2.0,
+    longest: Duration::from_secs(1),
+    connect_timeout: Duration::from_secs(1),
+};
 const IN_ITS_PLACE: &str = concat!("(speedbench ", env!("CARGO_PKG_VERSION"), " in its place)");
 const AFTER_HELP: &str = "\
 A command may hold __rand_int__ (a number of its own), __rand_1st__ to __rand_9th__ (the same number in the whole \
@@ -133,12 +144,19 @@ fn measure(
     if let Some(words) = &test.before {
         node::prepare(nodes, words)?;
     }
-    let job = job(options, &test.title, nodes, &test.script);
+    let recovery = is_led_by_slots(nodes, &test.script).then_some(FOLLOWING);
+    let job = Job { recovery, ..job(options, &test.title, nodes, &test.script) };
     let stages = phase::stages(options.warmup(), options.length());
     let outcome = workers::run(&Resp::of(&test.script), &job, &stages, &mut |progress| {
         printer.progress(&test.title, progress)
     })?;
     printer.result(options, test, outcome)
+}
+
+/// Whether the keys of all commands lead to the slots of a node, so that they can follow slots that move.
+fn is_led_by_slots(nodes: &[Node], script: &Script) -> bool {
+    let is_tagged = |command: &protocol::command::Command| command.steps.contains(&Step::DrawTag);
+    !nodes[0].tags.is_empty() && script.commands.iter().all(is_tagged)
 }
 
 /// The load of `script`, called `name`, on `nodes`, as `options` ask for it.

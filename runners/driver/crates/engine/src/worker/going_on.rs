@@ -436,7 +436,9 @@ impl<P: Protocol> Worker<'_, P> {
         trouble.failed += 1;
         if recovery.attempts.is_some_and(|most| trouble.failed >= most) {
             let attempts = trouble.failed;
-            return Err(failure.within(format!("a connection was lost, and {attempts} attempts failed")));
+            return Err(
+                failure.within(format!("a connection was lost, and not opened again (attempts: {attempts})"))
+            );
         }
         self.pause(token, now, recovery);
         self.shared.topology.want();
