@@ -79,6 +79,8 @@ class StoredAnswer(NamedTuple):
 
 
 FEW = 20  # series, of which batches are searched; of more, all batches of a commit are read
+# Of a stored array that is long, PostgreSQL unpacks the whole for each element that is read; not of a computed one.
+UNPACKED = ", ".join(f"{column} || '{{}}' AS {column}" for column in ("distances", "old", "ratios", "lows", "highs"))
 OF_INITIALS = {answer[0]: answer for answer in ComparisonAnswer}
 PairsOfEnds = dict[tuple[Ends, int, str], tuple[Pair, ...]]  # by ends, benchmark and metric
 
@@ -126,10 +128,13 @@ KNOWN = lines.sql(f"""
               FROM (SELECT DISTINCT ON (e.series_id)
                            e.series_id, b.distances[e.at] AS distance, b.old[e.at] AS old, b.ratios[e.at] AS ratio,
                            b.lows[e.at] AS low, b.highs[e.at] AS high, substr(b.answers, e.at::int, 1) AS answer
-                      FROM alerts_comparisonbatch b
+                      FROM (SELECT id, series, answers, {UNPACKED}
+                              FROM alerts_comparisonbatch
+                             WHERE commit_id = head.id
+                               AND ((SELECT count(*) > {FEW} FROM watched) OR series && ARRAY(SELECT id FROM watched))
+                            OFFSET 0) b
                 CROSS JOIN LATERAL unnest(b.series) WITH ORDINALITY AS e (series_id, at)
-                     WHERE b.commit_id = head.id AND e.series_id IN (SELECT id FROM watched)
-                       AND ((SELECT count(*) > {FEW} FROM watched) OR b.series && ARRAY(SELECT id FROM watched))
+                     WHERE e.series_id IN (SELECT id FROM watched)
                   ORDER BY e.series_id, b.id DESC) k
               JOIN runs_series s ON s.id = k.series_id
           GROUP BY s.machine_id, k.distance OFFSET 0) g

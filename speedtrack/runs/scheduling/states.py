@@ -3,11 +3,14 @@
 import hashlib
 from collections.abc import Iterable
 from operator import itemgetter
+from typing import Any
 
 from django.db import connection
+from django.db.models import FilteredRelation, Q, QuerySet
+from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
-from speedtrack.runs.models import Machine, Run, Status
+from speedtrack.runs.models import ACTIVE, Machine, Run, Status
 from speedtrack.runs.scheduling import standing
 
 #: What the version of a run is made of.
@@ -26,24 +29,32 @@ def version_of_machine(machine: Machine) -> tuple[object, ...]:
 
 
 #: From the ends of three indexes: the newest run, the newest event of runs, and what detection has yet to see.
-NEWEST = """
-    SELECT (SELECT max(id) FROM runs_run), (SELECT max(id) FROM runs_runevent),
-           (SELECT max(undetected_since)::text FROM runs_series WHERE undetected_since IS NOT NULL)
-"""
+NEWEST = {
+    "newest_run": "SELECT max(id) FROM runs_run",
+    "newest_event": "SELECT max(id) FROM runs_runevent",
+    "newest_undetected": "SELECT max(undetected_since)::text FROM runs_series WHERE undetected_since IS NOT NULL",
+}
 
 
 def newest_rows() -> tuple[object, ...]:
     """What changes when a run is queued, moves or ends, and when detection has seen what it measured."""
     with connection.cursor() as cursor:
-        cursor.execute(NEWEST)
+        cursor.execute(f"SELECT ({'), ('.join(NEWEST.values())})")
         return tuple(cursor.fetchone())
 
 
 def version_now() -> str:
-    """The version of all queues, for pages that show neither runs nor machines."""
-    newest = newest_rows()  # first: what changes meanwhile makes the page load again
-    machines = Machine.objects.only(*OF_MACHINE, "last_seen_at")
-    return queue_version(Run.objects.active().only(*OF_RUN), machines, newest)
+    """The version of all queues, for pages that show neither runs nor machines: by one statement.
+
+    A server without machines has no runs either.
+    """
+    measured = FilteredRelation("runs", condition=Q(runs__status__in=ACTIVE))
+    newest = {name: RawSQL(f"({query})", []) for name, query in NEWEST.items()}  # noqa: S611 - constants
+    machines: QuerySet[Any] = Machine.objects.annotate(measured=measured, **newest)
+    rows: list[Any] = list(machines.select_related("measured").only(*OF_MACHINE, "last_seen_at"))
+    active = [run for row in rows if (run := getattr(row, "measured", None))]
+    newest_now = tuple(getattr(rows[0], name) if rows else None for name in NEWEST)
+    return queue_version(active, {row.pk: row for row in rows}.values(), newest_now)
 
 
 def queue_version(active: Iterable[Run], machines: Iterable[Machine], newest: tuple[object, ...]) -> str:

@@ -11,6 +11,7 @@ from speedtrack.processes.live import subjects
 from speedtrack.processes.live.subjects import look
 from speedtrack.runs.models import Run
 from speedtrack.runs.queue import queue
+from speedtrack.runs.scheduling import states
 from speedtrack.tests import builders
 
 
@@ -38,6 +39,23 @@ def test_a_run_that_does_not_exist_has_no_state_and_the_queue_one_if_it_is_watch
     answer, fresh = look({10**9: None}, False)
     assert (answer.runs, answer.queue, fresh) == ({}, None, {})
     assert look({}, True)[0].queue is not None
+
+
+def test_pages_of_no_queue_say_the_version_that_is_published(runs: list[int]) -> None:
+    versions = set()
+    claimed = Run.objects.active().get()
+    for error in ("", "the disk is full"):
+        Run.objects.filter(pk=claimed.pk).update(error=error)
+        with CaptureQueriesContext(connection) as queries:
+            versions.add(states.version_now())
+        published = look({}, True)[0].queue
+        assert published and published.version in versions and len(queries) == 1
+    assert len(versions) == 2
+
+
+def test_without_machines_there_is_a_version_too(db: None) -> None:
+    published = look({}, True)[0].queue
+    assert published and published.version == states.version_now()
 
 
 def test_the_estimate_of_a_run_is_dropped_when_it_has_ended(runs: list[int]) -> None:

@@ -1,11 +1,15 @@
 """The grid of a project: benchmarks by commits, with their trends and their change since the last release."""
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
+
+import numpy as np
 
 from speedtrack.alerts.lines import linecolumns
 from speedtrack.alerts.lines.effects import SmallestEffects
@@ -13,7 +17,7 @@ from speedtrack.alerts.lines.linecolumns import LineColumns, newest_line
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.groups import group_by_name, groups_of
-from speedtrack.benchmarks.metrics import is_outside
+from speedtrack.benchmarks.metrics import Metric, is_outside
 from speedtrack.benchmarks.models import Suite
 from speedtrack.benchmarks.numbers import UnitScale
 from speedtrack.judging.evidence import TwoSides
@@ -38,31 +42,50 @@ WINDOW = 90  # commits that sparklines are drawn from
 class Cell(NamedTuple):
     """One benchmark at one commit.
 
-    ``look``: the CSS classes of its colour and shape; ``title``: its meaning in words.
+    ``look``: the CSS classes of its colour and shape; ``words``: makes its title, which documents do not have.
     """
 
     look: str
     mark: str
-    title: str
+    words: Callable[[], str]
+
+    @property
+    def title(self) -> str:
+        """Its meaning in words."""
+        return self.words()
 
 
 @dataclass(frozen=True)
 class BenchmarkRow:
     """The row of a benchmark.
 
-    ``flags``: of its newest value. ``since``: its newest reliable value against the last release; None if the release
-    did not measure the same series. ``release_cells``, ``cells``: those of the releases and of the commits of the grid.
+    ``line``: its newest one, along ``commits`` commits. ``since``: its newest reliable value against the last release;
+    None if the release did not measure the same series. ``release_cells``, ``cells``: those of the releases and of the
+    commits of the grid.
     """
 
     benchmark: str
     why: str
     url: str
-    newest: float
-    flags: list[str]
-    spark: list[float | None]
+    line: LineColumns
+    commits: int
     release_cells: list[Cell]
     cells: list[Cell]
     since: Judgement | None
+
+    @property
+    def newest(self) -> float:
+        return float(self.line.value[-1])
+
+    @property
+    def flags(self) -> list[str]:
+        """Those of the newest value."""
+        return self.line.flags.get(int(self.line.at[-1]), [])
+
+    @property
+    def spark(self) -> list[float | None]:
+        """The reliable values by commit; None is a gap."""
+        return clean_values(self.line, self.commits)
 
 
 @dataclass(frozen=True)
@@ -238,12 +261,10 @@ def breaks_of(
     series_by_id: Mapping[int, ShownSeries], path: Sequence[GridColumn], by_name: Mapping[str, list[LineColumns]]
 ) -> frozenset[int]:
     """The commits at which the machine's environment differs from that at the measured commit before."""
-    newest: dict[int, int] = {}
+    newest = np.zeros(len(path), dtype=int)  # of each commit, the newest environment; 0 where nothing was measured
     for line in (line for lines in by_name.values() for line in lines):
-        environment = series_by_id[line.series_id].environment_id
-        for at in line.at.tolist():
-            newest[at] = max(environment, newest.get(at, 0))
-    positions = sorted(newest)
+        newest[line.at] = np.maximum(newest[line.at], series_by_id[line.series_id].environment_id)
+    positions = newest.nonzero()[0].tolist()
     return frozenset(path[at].pk for last, at in pairwise(positions) if newest[at] != newest[last])
 
 
@@ -297,9 +318,11 @@ def sides_of_row(
 
 def neighbours_on(line: LineColumns, path: Sequence[GridColumn]) -> Iterator[tuple[int, TwoSides]]:
     """The points among the commits of the grid, each with the clean point before it."""
-    first, before = len(path) - SHOWN, None
-    for at in line.at.tolist():
-        if before is not None and at >= first:
+    positions: list[int] = line.at.tolist()
+    shown = bisect_left(positions, len(path) - SHOWN)
+    before = next((at for at in reversed(positions[:shown]) if at not in line.flags), None)
+    for at in positions[shown:]:
+        if before is not None:
             yield at, TwoSides(line.series_id, path[before].pk, path[at].pk)
         if at not in line.flags:
             before = at
@@ -309,11 +332,9 @@ def benchmark_row(context: RowContext, name: str, why: str, lines: list[LineColu
     """The row of a benchmark with these lines; its trend is that of the newest line."""
     newest = newest_line(lines)
     url = timeline_path(context.scope.project.slug, name, context.scope.metric.name)
-    spark = clean_values(newest, len(context.path))
     since = context.judgements.get(sides.since) if sides.since else None
-    flags = newest.flags.get(int(newest.at[-1]), [])
     cells = release_cells(context, lines, sides), cells_of(context, lines, sides)
-    return BenchmarkRow(name, why, url, float(newest.value[-1]), flags, spark, *cells, since)
+    return BenchmarkRow(name, why, url, newest, len(context.path), *cells, since)
 
 
 def clean_values(line: LineColumns, count: int) -> list[float | None]:
@@ -328,7 +349,7 @@ def release_cells(context: RowContext, lines: list[LineColumns], sides: RowSides
     for at, release in enumerate(context.releases[:RELEASES]):
         series = max((line.series_id for line in lines if line.series_id in release.values), default=None)
         if series is None:
-            cells.append(Cell("unmeasured", "", f"{release.tag}: no reliable value"))
+            cells.append(Cell("unmeasured", "", f"{release.tag}: no reliable value".__str__))
         else:
             side = sides.chain.get((at, series))
             point = CellPoint(release.tag, release.values[series], [])
@@ -338,12 +359,13 @@ def release_cells(context: RowContext, lines: list[LineColumns], sides: RowSides
 
 def cells_of(context: RowContext, lines: list[LineColumns], sides: RowSides) -> list[Cell]:
     """The cells of the commits; where several lines have a point, that of the newest line."""
-    points = {}
+    points, first = {}, len(context.path) - len(context.commits)
     for line in sorted(lines, key=lambda line: line.series_id):
-        for at, value in zip(line.at.tolist(), line.value.tolist(), strict=True):
+        shown = slice(int(line.at.searchsorted(first)), None)
+        for at, value in zip(line.at[shown].tolist(), line.value[shown].tolist(), strict=True):
             points[at] = line.series_id, value, line.flags.get(at, [])
     cells = []
-    for at, placed in enumerate(context.commits, start=len(context.path) - len(context.commits)):
+    for at, placed in enumerate(context.commits, start=first):
         if at in points:
             series, value, flags = points[at]
             side = sides.of_commits.get((series, at))
@@ -364,30 +386,47 @@ class CellPoint(NamedTuple):
 
 
 def measured_cell(context: RowContext, point: CellPoint, judgement: Judgement | None, mark: Mark | None) -> Cell:
-    metric = context.scope.metric
+    words = partial(title_of, context, point, judgement, mark)
+    if point.flags:
+        return Cell("flagged", "", words)
+    if mark is None:
+        return Cell(shade_of(judgement, context.detectable), "", words)
+    verdict = direction_of(context.scope.metric, mark.ratio)
+    state = state_of(mark)
+    strength = "same" if state in SETTLED else f"{verdict}-{2 if state == ChangePoint.Status.CONFIRMED else 1}"
+    return Cell(f"{strength} change-{state}", SIGNS[verdict].strip(), words)
+
+
+def state_of(mark: Mark) -> str:
+    """That of its alert once this is no work any more."""
+    return str(mark.alert_status) if mark.alert_status in SETTLED else mark.status
+
+
+def shade_of(judgement: Judgement | None, detectable: float) -> str:
+    """The CSS class of a judgement: its direction, and how large it is."""
+    if judgement is None or judgement.verdict not in DIFFERING:
+        return "same"
+    return f"{judgement.look}-{2 if units_of(judgement.ratio, detectable) >= STRONG else 1}"
+
+
+def title_of(context: RowContext, point: CellPoint, judgement: Judgement | None, mark: Mark | None) -> str:
+    """A measured cell in words."""
     title = f"{point.name}: {context.scale.text(point.value)}"
-    look = "same"
     if judgement:
         title += f", {numbers.change(judgement.ratio)} to the one before"
         if judgement.verdict in DIFFERING:
-            units = units_of(judgement.ratio, context.detectable)
-            look = f"{judgement.look}-{2 if units >= STRONG else 1}"
-            title += f" ({units:.1f} × detectable)"
+            title += f" ({units_of(judgement.ratio, context.detectable):.1f} × detectable)"
         elif judgement.verdict != Ruling.SAME:
             title += f" ({judgement.words})"
     if point.flags:
-        return Cell("flagged", "", f"{title}; unreliable: {', '.join(point.flags)}")
-    if mark is None:
-        return Cell(look, "", title)
-    verdict = direction_of(metric, mark.ratio)
-    is_settled = mark.alert_status in SETTLED
-    state = str(mark.alert_status) if is_settled else mark.status
-    strength = "same" if is_settled else f"{verdict}-{2 if state == ChangePoint.Status.CONFIRMED else 1}"
-    look = f"{strength} change-{state}"
-    title += f"; {state}: {words_of(verdict, metric)} {numbers.change(mark.ratio)}"
-    if mark.width and mark.width > 1:
-        title += f", by one of {mark.width} commits up to this one"
-    return Cell(look, SIGNS[verdict].strip(), title)
+        return f"{title}; unreliable: {', '.join(point.flags)}"
+    return f"{title}; {words_of_mark(mark, context.scope.metric)}" if mark else title
+
+
+def words_of_mark(mark: Mark, metric: Metric) -> str:
+    words = f"{state_of(mark)}: {words_of(direction_of(metric, mark.ratio), metric)} {numbers.change(mark.ratio)}"
+    is_range = mark.width and mark.width > 1
+    return f"{words}, by one of {mark.width} commits up to this one" if is_range else words
 
 
 def units_of(ratio: float, detectable: float) -> float:
@@ -397,4 +436,4 @@ def units_of(ratio: float, detectable: float) -> float:
 
 def gap_cell(placed: GridColumn, gap: Gap) -> Cell:
     mark = {"failed": "×", "waiting": "·", "running": "…", "cancelled": "–", "linked": "="}.get(gap.state, "")
-    return Cell(gap.state, mark, f"{placed.short}: {gap.reason}")
+    return Cell(gap.state, mark, f"{placed.short}: {gap.reason}".__str__)
