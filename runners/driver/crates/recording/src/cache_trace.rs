@@ -1,6 +1,7 @@
 //! Cache traces as CSV: those of Twitter (github.com/twitter/cache-trace, README: timestamp in s, key, key size, value size,
-//! client id, operation, TTL) and those of Meta's key-value caches (cachelib.org, "Cachebench FB HW eval": a head names
-//! the columns; `key,op,size,op_count,key_size` with an optional `ttl`, or `op_time,key,key_size,op,op_count,size,cache_hits,ttl`).
+//! client id, operation, TTL) and those of Meta's key-value caches (github.com/facebook/CacheLib, its KVReplayGenerator.h: a
+//! head names the columns; `key,op,size,op_count,key_size` with an optional `ttl`, or
+//! `op_time,key,key_size,op,op_count,size,cache_hits,ttl`).
 //!
 //! They tell sizes and not values: values are cut out of random text, by the key.
 

@@ -310,7 +310,8 @@ impl<'a, P: Protocol> Player<'a, P> {
             };
             self.take_replies(token, received, meter)?;
             self.send_next(token)?;
-            if drained && !(ready.ended && !self.links[token].flights.is_empty()) {
+            let is_lost = ready.ended && !self.links[token].flights.is_empty();
+            if drained && !is_lost {
                 return Ok(());
             }
         }
@@ -375,7 +376,8 @@ impl<'a, P: Protocol> Player<'a, P> {
 
 /// Count the reply to `flight`.
 fn count(meter: &mut Meter, now: u64, flight: Flight, mut tally: Tally) -> Result<(), Failure> {
-    if flight.reads && tally.errors == 0 {
+    // Replies of memcached tell themselves whether the key was there.
+    if flight.reads && tally.errors + tally.hits + tally.misses == 0 {
         let is_miss = u64::from(tally.nulls > 0);
         (tally.hits, tally.misses) = (1 - is_miss, is_miss);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
 use super::block::{Block, Item};
 use super::setting::Speed;
@@ -202,10 +202,7 @@ impl Reader {
     /// Hand over the block of a thread; whether the thread is still there.
     fn hand_over(&mut self, thread: usize) -> bool {
         let outlet = &mut self.outlets[thread];
-        let spare = match outlet.spare.try_recv() {
-            Ok(spare) => spare,
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => Block::default(),
-        };
+        let spare = outlet.spare.try_recv().unwrap_or_default();
         let block = std::mem::replace(&mut outlet.block, spare);
         match outlet.blocks.try_send(block) {
             Ok(()) => true,
