@@ -90,6 +90,9 @@ fn what_an_append_only_file_holds_is_done_again() {
     let words = ["--appendonly", "yes", "--aof-use-rdb-preamble", "no", "--aof-timestamp-enabled", "yes"];
     let recorded = Redis::start(&[DEBUG.as_slice(), &words].concat());
     traffic(&recorded);
+    // An annotation is written when the second changes.
+    std::thread::sleep(Duration::from_millis(1100));
+    recorded.cli(&["set", "later", "1"]);
     let folder = recorded.cli(&["config", "get", "dir"]).lines().nth(1).unwrap().to_owned();
     let file = format!("{folder}/appendonlydir/appendonly.aof.1.incr.aof");
     let digest = recorded.cli(&["debug", "digest"]);

@@ -97,11 +97,7 @@ impl Recording {
         };
         match format {
             Format::Monitor => {}
-            Format::Aof => {
-                let begin = recording.input.peek(BEGIN).map_err(unreadable)?;
-                // A SELECT may stand before the first annotation.
-                recording.has_times = memchr::memmem::find(begin, b"#TS:").is_some();
-            }
+            Format::Aof => recording.has_times = is_annotated(&source.path).map_err(unreadable)?,
             Format::Twitter | Format::Kvcache => recording.begin_trace(source)?,
         }
         Ok(recording)
@@ -215,6 +211,18 @@ fn read_line(input: &mut Input, lines: &mut Lines, request: &mut Request) -> io:
 fn selected(bytes: &[u8]) -> Option<u64> {
     let word = bytes.strip_suffix(b"\r\n")?.rsplit(|byte| *byte == b'\n').next()?;
     number(word)
+}
+
+/// Whether an append-only file has times. The first may come late: the file before it has that of its begin.
+fn is_annotated(path: &Path) -> io::Result<bool> {
+    let mut input = Input::new(File::open(path)?);
+    loop {
+        match input.line(LARGEST)? {
+            Line::Whole(line) if input.bytes(line.clone()).starts_with(b"#TS:") => return Ok(true),
+            Line::Whole(_) | Line::TooLong => {}
+            Line::Cut(_) | Line::None => return Ok(false),
+        }
+    }
 }
 
 fn require_file(file: &File, path: &Path, name: &str) -> Result<(), Failure> {
