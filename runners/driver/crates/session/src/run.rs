@@ -114,6 +114,7 @@ impl Session<'_> {
         match phase.mode {
             Mode::Closed => self.measure_closed(phase),
             Mode::Open { .. } | Mode::Search { .. } | Mode::Sweep { .. } => self.measure_scheduled(phase),
+            Mode::Replay(ref setting) => self.measure_replay(phase, setting),
             Mode::Idle | Mode::Churn | Mode::PubSub(_) | Mode::Blocking(_) => self.measure_connections(phase),
         }
     }

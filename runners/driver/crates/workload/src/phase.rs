@@ -164,6 +164,8 @@ impl Phase {
 
 impl Length {
     pub const DEFAULT: Length = Length::Lasting(Duration::from_secs(5));
+    /// A day.
+    pub const LONGEST: Length = Length::Lasting(Duration::from_secs(86_400));
 
     /// A count is exact: unless a warm-up is asked for, the server sees no request beyond it.
     pub fn usual_warmup(self) -> Duration {
