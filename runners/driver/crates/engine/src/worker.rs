@@ -1,6 +1,9 @@
 //! The loop. Each thread has its own epoll set, connections, streams and counters; threads share no written memory.
 
-mod going_on;
+mod recovering;
+mod redirecting;
+mod reopening;
+mod trouble;
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,7 +23,6 @@ use crate::resources::check_signals;
 use crate::schedule::{Participant, Schedule};
 use crate::stage::Span;
 use crate::turn_queue::TurnQueue;
-use going_on::{GoingOn, TROUBLED};
 use machine::clock;
 use machine::epoll::{Epoll, Ready};
 use machine::socket::{self, Interest};
@@ -28,6 +30,7 @@ use network::channel::Channel;
 use protocol::replies::{Protocol, Replies, Tally};
 use text::failure::{Failure, machine_failure};
 use text::units::NS_PER_MS;
+use trouble::{TROUBLED, Troubles};
 
 /// Replies are received into this much; what does not fit is received by the next call.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -63,7 +66,7 @@ pub struct Worker<'a, P: Protocol> {
     check_at: u64,
     /// After so many requests a connection is replaced.
     reconnect_at: u64,
-    going_on: GoingOn,
+    troubles: Troubles,
 }
 
 impl<'a, P: Protocol> Worker<'a, P> {
@@ -93,7 +96,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             slip: Histogram::default(),
             check_at: 0,
             reconnect_at: job.reconnect_at(),
-            going_on: GoingOn::new(&job.nodes, addresses),
+            troubles: Troubles::new(&job.nodes, addresses),
         };
         for (token, index) in mine.enumerate() {
             let channel = worker.open(token, index)?;
@@ -105,9 +108,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
 
     /// A channel to the node of connection `index`, known to epoll as `token`.
     fn open(&self, token: usize, index: usize) -> Result<Channel, Failure> {
-        let channel = self.going_on.node(index).target.connect()?;
+        let channel = self.troubles.node(index).target.connect()?;
         socket::set_nonblocking(channel.socket()).map_err(machine_failure)?;
-        let event = self.going_on.event_token(token);
+        let event = self.troubles.event_token(token);
         self.epoll.add(channel.socket(), event).map_err(machine_failure)?;
         Ok(channel)
     }
@@ -137,7 +140,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         meter.advance(now)?;
         self.pace = Pace::new(self.job.rate.map(|rate| rate / self.job.threads as f64), now);
         self.check_at = now + CHECK_EVERY_NS;
-        self.going_on.begin(span);
+        self.troubles.begin(span);
         self.begin(span, now)?;
         while self.busy > 0 || now < span.lasts_until() {
             let ready = self.wait(now, meter.edge().min(self.check_at), meter)?;
@@ -156,7 +159,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
                     return Ok(false);
                 }
                 self.check_progress(now)?;
-                if self.going_on.is_troubled() {
+                if self.troubles.is_troubled() {
                     self.go_on(span, now)?;
                 }
             }
@@ -410,7 +413,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
 
     fn await_room(&self, token: usize, interest: Interest) -> Result<(), Failure> {
         let socket = self.connections[token].1.socket();
-        let token = self.going_on.event_token(token);
+        let token = self.troubles.event_token(token);
         self.epoll.change(socket, token, interest).map_err(machine_failure)
     }
 
