@@ -8,7 +8,7 @@ import pytest
 
 from research.chaos import checks
 from research.chaos.ledger import Ledger
-from speedtrack.projects.models import Delivery, Place
+from speedtrack.projects.models import ChainCommit, Delivery
 from speedtrack.runs.models import LogChunk, Measurement, Result, Run, Samples, Trial
 from speedtrack.web.tests.world import CPU, World, world
 
@@ -90,7 +90,7 @@ LOSSES: dict[str, tuple[Callable[[], object], str]] = {
     "a trial": (lambda: Trial.objects.filter(result=newest(), number=4).delete(), "has 4 of 5 trials"),
     "all trials and their documents": (lose_trial_with_its_document, "has 0 of 5 trials"),
     "a build": (lambda: newest().attempt.builds.all().delete(), "there is no build of "),
-    "a commit in the middle": (lambda: Place.objects.get(number=1).delete(), "in place 1 git has "),
+    "a commit in the middle": (lambda: ChainCommit.objects.get(number=1).delete(), "in place 1 git has "),
     "a sample's value": (change_sample, "those that are stored give "),
 }
 

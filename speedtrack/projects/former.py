@@ -1,9 +1,12 @@
-"""What releases with a row for each commit of each branch had, in a table ``former_position``, as lines and segments.
+"""What releases with a row for each commit of each branch had, in a table ``former_position``, as chains and segments.
 
-A branch's own line has the commits that no branch before it has; the default branch is the first one.
+A branch's own chain has the commits that no branch before it has; the default branch is the first one.
 """
 
-INTO_LINES = """
+
+def into_chains(chains: str = "projects_chain", commits: str = "projects_chaincommit", key: str = "chain_id") -> str:
+    """The statements. ``chains``, ``commits`` and ``key``: the tables and their column, which had other names once."""
+    return f"""
 CREATE TEMPORARY TABLE owned ON COMMIT DROP AS
   SELECT DISTINCT ON (po.commit_id) po.commit_id, po.number, po.branch_id
     FROM former_position po
@@ -11,17 +14,17 @@ CREATE TEMPORARY TABLE owned ON COMMIT DROP AS
     JOIN projects_project pr ON pr.id = b.project_id
    ORDER BY po.commit_id, b.name <> pr.default_branch, b.id;
 CREATE TEMPORARY TABLE owners ON COMMIT DROP AS
-  SELECT id AS branch_id, nextval(pg_get_serial_sequence('projects_line', 'id')) AS line_id
+  SELECT id AS branch_id, nextval(pg_get_serial_sequence('{chains}', 'id')) AS {key}
     FROM projects_branch WHERE id IN (SELECT branch_id FROM owned) ORDER BY id;
-INSERT INTO projects_line (id, project_id)
-  SELECT o.line_id, b.project_id FROM owners o JOIN projects_branch b ON b.id = o.branch_id;
-INSERT INTO projects_place (line_id, number, commit_id)
-  SELECT line_id, number, commit_id FROM owned JOIN owners USING (branch_id) ORDER BY line_id, number;
-ANALYZE projects_place;
-INSERT INTO projects_segment (branch_id, line_id, first, last)
-  SELECT po.branch_id, pl.line_id, min(pl.number), max(pl.number)
-    FROM former_position po JOIN projects_place pl ON pl.commit_id = po.commit_id
-   GROUP BY po.branch_id, pl.line_id ORDER BY po.branch_id, pl.line_id;
-ANALYZE projects_line, projects_segment;
+INSERT INTO {chains} (id, project_id)
+  SELECT o.{key}, b.project_id FROM owners o JOIN projects_branch b ON b.id = o.branch_id;
+INSERT INTO {commits} ({key}, number, commit_id)
+  SELECT {key}, number, commit_id FROM owned JOIN owners USING (branch_id) ORDER BY {key}, number;
+ANALYZE {commits};
+INSERT INTO projects_segment (branch_id, {key}, first, last)
+  SELECT po.branch_id, cc.{key}, min(cc.number), max(cc.number)
+    FROM former_position po JOIN {commits} cc ON cc.commit_id = po.commit_id
+   GROUP BY po.branch_id, cc.{key} ORDER BY po.branch_id, cc.{key};
+ANALYZE {chains}, projects_segment;
 DROP TABLE owned, owners;
-"""
+"""  # noqa: S608 - names of tables

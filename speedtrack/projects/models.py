@@ -229,45 +229,45 @@ class Branch(models.Model):
         return self.name
 
 
-class Line(models.Model):
-    """A chain of commits, each the first parent of the next one; a commit of a history lies on exactly one."""
+class Chain(models.Model):
+    """Commits of which each is the first parent of the next one; a commit of a history is on exactly one chain."""
 
     id = models.AutoField(primary_key=True)  # 4 bytes, because each commit has it
-    project = models.ForeignKey(Project, models.CASCADE, related_name="lines")
+    project = models.ForeignKey(Project, models.CASCADE, related_name="chains")
 
 
-class Place(models.Model):
-    """The place of a commit on its line: how many commits lead to it along first parents."""
+class ChainCommit(models.Model):
+    """A commit of a chain. ``number``: how many commits lead to it along first parents."""
 
-    pk = models.CompositePrimaryKey("line_id", "number")
-    line = models.ForeignKey(Line, models.CASCADE, related_name="places", db_index=False)
+    pk = models.CompositePrimaryKey("chain_id", "number")
+    chain = models.ForeignKey(Chain, models.CASCADE, related_name="commits", db_index=False)
     number = models.IntegerField()
     commit = models.OneToOneField(Commit, models.CASCADE, related_name="+")
 
 
 class Segment(models.Model):
-    """The beginning of a line, up to ``last``, that belongs to a branch. Each branch consists of such segments.
+    """The beginning of a chain, up to ``last``, that belongs to a branch. Each branch consists of such segments.
 
-    ``first`` is the number at which the line begins. A line goes no further than the last segment of it.
+    ``first`` is the number at which the chain begins. A chain goes no further than the last segment of it.
     """
 
-    pk = models.CompositePrimaryKey("branch_id", "line_id")
+    pk = models.CompositePrimaryKey("branch_id", "chain_id")
     branch = models.ForeignKey(Branch, models.CASCADE, related_name="segments", db_index=False)
-    line = models.ForeignKey(Line, models.CASCADE, related_name="segments", db_index=False)
+    chain = models.ForeignKey(Chain, models.CASCADE, related_name="segments", db_index=False)
     first = models.IntegerField()
     last = models.IntegerField()
 
     class Meta:
-        indexes: ClassVar = [models.Index(fields=["line", "last"], name="segments_of_a_line")]
+        indexes: ClassVar = [models.Index(fields=["chain", "last"], name="segments_of_a_chain")]
         constraints: ClassVar = [
             models.CheckConstraint(condition=Q(first__lte=F("last")), name="a_segment_has_a_commit"),
         ]
 
 
 class Position(models.Model):
-    """The position of a commit on a branch, counted from the root along first parents: a view of places and segments.
+    """The position of a commit on a branch, counted from the root along first parents: a view of chains and segments.
 
-    ``speedtrack.projects.paths`` writes what it shows.
+    ``speedtrack.projects.chains`` writes what it shows.
     """
 
     pk = models.CompositePrimaryKey("branch_id", "number")

@@ -15,12 +15,12 @@ from django.utils import timezone
 
 from speedtrack.ground.observing import failpoints
 from speedtrack.ground.postgres import pgsession
-from speedtrack.projects import heads, paths
+from speedtrack.projects import chains, heads
+from speedtrack.projects.chains import NewHistory
 from speedtrack.projects.mirrors import fetching, git
 from speedtrack.projects.mirrors.fetching import FetchResult, head_ref
 from speedtrack.projects.mirrors.remotes import remote_of
 from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Project, Tag
-from speedtrack.projects.paths import NewHistory
 
 LONGEST_BRANCH = 250  # as Branch.name
 MOST_BRANCHES = 50  # of a project that patterns add
@@ -38,12 +38,12 @@ RETURNING b.id, b.head_id
 # The commits that only deleted branches have.
 LOST = """
 SELECT c.sha
-  FROM (SELECT s.line_id, coalesce(max(s.last) FILTER (WHERE b.deleted_at IS NULL), -1) AS last
+  FROM (SELECT s.chain_id, coalesce(max(s.last) FILTER (WHERE b.deleted_at IS NULL), -1) AS last
           FROM projects_branch b JOIN projects_segment s ON s.branch_id = b.id
          WHERE b.project_id = %s
-         GROUP BY s.line_id HAVING bool_or(b.deleted_at IS NOT NULL)) line
-  JOIN projects_place p ON p.line_id = line.line_id AND p.number > line.last
-  JOIN projects_commit c ON c.id = p.commit_id
+         GROUP BY s.chain_id HAVING bool_or(b.deleted_at IS NOT NULL)) chain
+  JOIN projects_chaincommit cc ON cc.chain_id = chain.chain_id AND cc.number > chain.last
+  JOIN projects_commit c ON c.id = cc.commit_id
 """
 
 
@@ -189,10 +189,10 @@ def has_moved(branch: Branch, head: str) -> bool:
 def move(project: Project, heads: Mapping[Branch, str]) -> list[BranchChange]:
     """Store the histories of these branches, which lead to the heads now, in a few statements for all of them."""
     first = [branch for branch in heads if branch.head is None]
-    forgotten = paths.forget(project, first)
+    forgotten = chains.forget(project, first)
     try:
         histories = store_since(project, heads, stored_heads(project))
-    except paths.Unplaced:  # such as a merged commit, from which a branch goes on
+    except chains.NotOnChain:  # such as a merged commit, from which a branch goes on
         histories = store_since(project, heads, ())
     store_heads(project, heads)
     changes = [BranchChange(branch, *histories[branch], branch in first, moved=True) for branch in heads]
@@ -204,10 +204,10 @@ def stored_heads(project: Project) -> list[str]:
 
 
 def store_since(project: Project, heads: Mapping[Branch, str], former: Iterable[str]) -> dict[Branch, NewHistory]:
-    """Store the histories of these branches from the former heads on. Raises Unplaced if they go on from elsewhere."""
+    """Store these branches' histories from the former heads on. Raises NotOnChain if they go on from elsewhere."""
     first_parents = git.new_first_parents(project.slug, heads.values(), former)
     add_commits(project, reversed(first_parents))  # oldest first
-    return paths.store(project, heads, first_parents)
+    return chains.store(project, heads, first_parents)
 
 
 def gone(change: BranchChange, forgotten: Mapping[int, list[str]]) -> list[str]:
@@ -244,7 +244,7 @@ def mark_unreachable(project: Project, removed: set[str]) -> None:
 
 def add_commits(project: Project, shas: Iterable[str]) -> None:
     """Create the rows of these commits that are missing."""
-    for block in paths.blocks(shas):
+    for block in chains.blocks(shas):
         present = set(Commit.objects.filter(project=project, sha__in=block).values_list("sha", flat=True))
         revisions = git.revisions(project.slug, [sha for sha in block if sha not in present])
         Commit.objects.bulk_create(

@@ -14,7 +14,7 @@ from django.db import connection
 
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
-from speedtrack.projects import paths
+from speedtrack.projects import chains
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Attempt, Environment, Machine, Reason, Run, Series, Status
 
@@ -69,13 +69,13 @@ class History:
                 setattr(commit, name, value)
         if changes:
             Commit.objects.bulk_update(commits, list(changes))
-        paths.lay(branch, commits)
+        chains.append_commits(branch, commits)
         return commits
 
     def fork(self, name: str, commits: Iterable[Commit]) -> Branch:
         """Another branch that begins with these commits of the first one."""
         branch = Branch.objects.create(project=self.project, name=name)
-        paths.lay(branch, list(commits))
+        chains.append_commits(branch, list(commits))
         return branch
 
     def series(self, benchmark: str = "get", metric: str = HEADLINE, **choices: Any) -> Series:

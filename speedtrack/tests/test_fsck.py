@@ -13,7 +13,7 @@ from django.db import connection
 
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.mirrors import git
-from speedtrack.projects.models import Branch, Commit, Line, Place, Position, Segment
+from speedtrack.projects.models import Branch, Chain, ChainCommit, Commit, Position, Segment
 from speedtrack.retention.tests.ages import let_pass, measure_fully, prune
 from speedtrack.runs.models import Attempt, Canary, LogChunk, Measurement, Result, Run, Samples, Series, Trial
 from speedtrack.runs.planning import pushes
@@ -87,13 +87,13 @@ def test_it_says_what_it_looked_at(kvd: World) -> None:
 
 
 def swap_positions() -> None:
-    first, second = Place.objects.order_by("number")[1:3]
+    first, second = ChainCommit.objects.order_by("number")[1:3]
     for place, number in ((first, 99), (second, first.number), (first, second.number)):
-        Place.objects.filter(commit=place.commit_id).update(number=number)
+        ChainCommit.objects.filter(commit=place.commit_id).update(number=number)
 
 
 def lose_last_position() -> None:
-    Place.objects.order_by("-number")[:1].get().delete()
+    ChainCommit.objects.order_by("-number")[:1].get().delete()
 
 
 def add_position() -> None:
@@ -106,7 +106,7 @@ def add_position() -> None:
         committed_at="2026-01-01T00:00Z",
         subject="s",
     )
-    Place.objects.create(line=Line.objects.get(), commit=stranger, number=4)
+    ChainCommit.objects.create(chain=Chain.objects.get(), commit=stranger, number=4)
     Segment.objects.update(last=4)
 
 
@@ -336,7 +336,7 @@ def test_open_changes_whose_commits_left_the_branch(kvd: World) -> None:
     assert faults("changes") == []
     other = Branch.objects.create(project=kvd.project, name="other")
     segment = Segment.objects.get(branch=branch)
-    Segment.objects.create(branch=other, line=segment.line, first=0, last=segment.last)
+    Segment.objects.create(branch=other, chain=segment.chain, first=0, last=segment.last)
     Segment.objects.filter(branch=branch).update(last=segment.last - 1)
     assert faults("changes") == [], "another branch has them"
     Branch.objects.filter(pk=other.pk).update(deleted_at="2026-01-01T00:00Z")

@@ -85,12 +85,12 @@ def of_a_point(case: CostCase, seed: int) -> DetectionCost:
 
 def add_branches(tracked: TrackedLine, count: int) -> None:
     """Create more branches, each with all commits of the line."""
-    from speedtrack.projects import paths
+    from speedtrack.projects import chains
     from speedtrack.projects.models import Branch
 
     for k in range(count):
         branch = Branch.objects.create(project=tracked.project, name=f"branch-{k}")
-        paths.lay(branch, tracked.commits)
+        chains.append_commits(branch, tracked.commits)
 
 
 def add_series(tracked: TrackedLine, count: int) -> list[int]:

@@ -19,7 +19,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.models import Benchmark, Suite
 from speedtrack.benchmarks.storing import store_set
-from speedtrack.projects import paths
+from speedtrack.projects import chains
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import (
     Attempt,
@@ -119,7 +119,7 @@ class TrackedLine:
             )
             for i in range(count)
         )
-        paths.lay(self.branch, commits)
+        chains.append_commits(self.branch, commits)
         return commits
 
     def write_attempts_of_all(self) -> list[Attempt]:

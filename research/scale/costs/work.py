@@ -22,7 +22,7 @@ from speedtrack.accounts import tokens as person_tokens
 from speedtrack.accounts.models import Scope
 from speedtrack.alerts.detection import detection
 from speedtrack.processes import dispatch
-from speedtrack.projects import paths
+from speedtrack.projects import chains
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.fleet import tokens
 from speedtrack.runs.models import Attempt, Environment, Machine, Reason, Series
@@ -45,7 +45,7 @@ STORED = {
         "SELECT coalesce(sum(cardinality(series)), 0) FROM alerts_comparisonbatch",
     ),
     "position": (
-        ("projects_place", "projects_segment", "projects_line"),
+        ("projects_chaincommit", "projects_segment", "projects_chain"),
         "SELECT count(*) FROM projects_position",
     ),
 }
@@ -252,7 +252,7 @@ def add_commits(branch: Branch) -> Any:
     who = {"author_name": "Ada", "author_email": "ada@example.org", "authored_at": now, "committed_at": now}
     rows = [Commit(project=branch.project, sha=f"{n:040x}", subject=f"Change {n}", **who) for n in range(COMMITS)]
     made = Commit.objects.bulk_create(rows)
-    paths.lay(branch, made)
+    chains.append_commits(branch, made)
     return Commit.objects.filter(pk__gte=made[0].pk, project=branch.project)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from research.scale.histories.copying import Ids, copy_columns, copy_rows, integers
 from research.scale.histories.world import Story
-from speedtrack.projects.models import Annotation, Branch, Line, Segment, Tag
+from speedtrack.projects.models import Annotation, Branch, Chain, Segment, Tag
 
 AUTHORS = [f"Author {number}" for number in range(40)]
 EVERY = timedelta(minutes=20)
@@ -37,23 +37,23 @@ def make_commits(taken: Ids, story: Story, count: int, now: datetime) -> None:
 
     columns = "id, project_id, sha, parents, author_name, author_email, authored_at, committed_at, subject, reverts"
     copy_rows("projects_commit", columns, rows())
-    line = Line.objects.create(project=story.project)
-    places = {
-        "line_id": integers(line.pk),
+    chain = Chain.objects.create(project=story.project)
+    columns_of_chain = {
+        "chain_id": integers(chain.pk),
         "number": integers(np.arange(count)),
         "commit_id": integers(story.commits),
     }
-    copy_columns("projects_place", places, count)
-    place(story.branch, story, count)
+    copy_columns("projects_chaincommit", columns_of_chain, count)
+    set_history(story.branch, story, count)
 
 
 def time_of(number: int, count: int, now: datetime) -> datetime:
     return now - EVERY * (count - number)
 
 
-def place(branch: Branch, story: Story, count: int) -> None:
+def set_history(branch: Branch, story: Story, count: int) -> None:
     """Let a branch consist of the first ``count`` commits."""
-    Segment.objects.create(branch=branch, line=story.project.lines.get(), first=0, last=count - 1)
+    Segment.objects.create(branch=branch, chain=story.project.chains.get(), first=0, last=count - 1)
     Branch.objects.filter(pk=branch.pk).update(head_id=int(story.commits[count - 1]))
 
 
@@ -64,7 +64,7 @@ def make_branches(story: Story, count: int) -> None:
         head = length * number // (count + 1)
         newest = int(story.commits[head - 1])
         branch = Branch.objects.create(project=story.project, name=f"{number}.0", head_id=newest)
-        place(branch, story, head)
+        set_history(branch, story, head)
         Tag.objects.create(project=story.project, name=f"{number}.0.0", sha=story.shas[head - 1])
 
 

@@ -13,7 +13,7 @@ from speedtrack.alerts.bisections.searches import searches_of
 from speedtrack.alerts.models import Alert, Bisection, BisectionAnswer, ChangePoint
 from speedtrack.alerts.triage.measuring import NotMeasurable
 from speedtrack.processes import dispatch
-from speedtrack.projects.models import Commit, Place
+from speedtrack.projects.models import ChainCommit, Commit
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Machine, Run
@@ -222,7 +222,7 @@ def test_what_cannot_be_bisected_is_refused(
 
 
 def test_commits_of_no_common_branch_are_refused(shas: list[str]) -> None:
-    Place.objects.filter(commit__sha=shas[0]).delete()
+    ChainCommit.objects.filter(commit__sha=shas[0]).delete()
     with pytest.raises(NotMeasurable, match="no tracked branch has both"):
         begin(shas)
 

@@ -14,7 +14,7 @@ from speedtrack.alerts.lines import known, trials, windows
 from speedtrack.alerts.lines.spreads import spreads_of
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.triage import reasons, replay
-from speedtrack.projects.models import Commit, Place, Segment, Tag
+from speedtrack.projects.models import ChainCommit, Commit, Segment, Tag
 from speedtrack.runs.models import Attempt, Measurement, Samples, Series
 from speedtrack.stats.changes.changepoint import Point, suspect_shifts
 from speedtrack.tests import builders
@@ -253,7 +253,7 @@ class TestRewritten:
         told(history, commits, values)
         assert suspected() == [("Change 60", True)]
         ChangePoint.objects.update(status=status)
-        Place.objects.filter(number__gte=55).delete()
+        ChainCommit.objects.filter(number__gte=55).delete()
         Segment.objects.update(last=54)
         new = history.commits(15)
         for old, commit in zip(commits[55:], new, strict=True):

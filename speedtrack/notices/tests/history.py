@@ -8,7 +8,7 @@ from typing import Any
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.notices.models import Subscriber, Subscription
-from speedtrack.projects import paths
+from speedtrack.projects import chains
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Environment, Machine, Series
 from speedtrack.tests import builders
@@ -45,7 +45,7 @@ class History:
             committed_at=at,
             subject=subject or f"Commit {number}",
         )
-        paths.lay(self.branch, [commit])
+        chains.append_commits(self.branch, [commit])
         return commit
 
     def series(self, benchmark: str = "get-p1", metric: str = CPU) -> Series:

@@ -4,7 +4,7 @@ import django.db.models.deletion
 from django.db import migrations, models
 from django.db.models import F, Q
 
-from speedtrack.projects.former import INTO_LINES
+from speedtrack.projects.former import into_chains
 
 # Views for other programs read the former table by its number, and the new view once they are made again.
 REDIRECT = """
@@ -30,7 +30,7 @@ CREATE VIEW projects_position AS
 """
 FORWARD = (
     REDIRECT.format(exchange=f"ALTER TABLE projects_position RENAME TO former_position; {VIEW}")
-    + INTO_LINES
+    + into_chains("projects_line", "projects_place", "line_id")
     + "DROP TABLE former_position;"
 )
 EMPTY = """

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from speedtrack.alerts.models import Alert, BestLevel, ChangePoint, NoiseFloor, Verdict
 from speedtrack.notices.models import Outbox
-from speedtrack.projects.models import Branch, Delivery, Place, Refusal, Tag
+from speedtrack.projects.models import Branch, ChainCommit, Delivery, Refusal, Tag
 from speedtrack.retention import kept, pruning
 from speedtrack.retention.models import Pruning
 from speedtrack.retention.policies import POLICIES
@@ -257,8 +257,8 @@ def test_webhook_calls_that_wait_are_kept(kvd: World) -> None:
 def test_a_run_of_a_commit_that_returns_after_years_is_queued_again(kvd: World) -> None:
     (sha,) = kvd.push(1)
     run = Run.objects.get(commit__sha=sha)
-    place = Place.objects.get(commit__sha=sha)
-    Place.objects.filter(commit=place.commit).delete()
+    place = ChainCommit.objects.get(commit__sha=sha)
+    ChainCommit.objects.filter(commit=place.commit).delete()
     assert planning.cancel_unreachable(kvd.project, "main", [sha]) == 1
     let_pass(10_000)
     prune()

@@ -1,6 +1,6 @@
 """Say what tracking a repository would do, for dry runs. Only its newest commits are fetched, not the whole history."""
 
-from speedtrack.projects import paths
+from speedtrack.projects import chains
 from speedtrack.projects.mirrors import fetching
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.sync import project_lock
@@ -52,7 +52,7 @@ def branch_as_fetched(request: TrackingRequest, count: int, within_s: float | No
     project = changing.make_project(request, remote, name)
     commits = Commit.objects.bulk_create([Commit(project=project, **vars(fetched_commit)) for fetched_commit in newest])
     branch = project.branches.get()
-    paths.lay(branch, commits)
+    chains.append_commits(branch, commits)
     return branch
 
 

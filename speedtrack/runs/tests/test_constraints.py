@@ -12,10 +12,10 @@ from django.db.models.functions import Now
 from speedtrack.benchmarks.models import BenchmarkSet, SetMember
 from speedtrack.projects.models import (
     Branch,
+    Chain,
+    ChainCommit,
     Commit,
     Delivery,
-    Line,
-    Place,
     Project,
     PullRequest,
     Refusal,
@@ -162,21 +162,21 @@ def test_a_commit_a_branch_and_a_tag_stand_once_per_project(run: Run) -> None:
     refuses("a_tag_once_per_project", again(Tag.objects.get(), sha="1" * 40))
 
 
-def test_a_place_holds_one_commit_and_a_commit_one_place(run: Run) -> None:
-    root = Place.objects.get(number=0)
+def test_a_chain_has_one_commit_of_a_number_and_a_commit_is_on_one_chain(run: Run) -> None:
+    root = ChainCommit.objects.get(number=0)
     aside = Commit.objects.get(pk=root.commit_id)
     again(aside, sha="f" * 40)()
-    place = partial(Place.objects.create, line=root.line)
-    refuses("projects_place_pkey", partial(place, number=0, commit=aside))
-    refuses("projects_place_commit_id_key", partial(place, number=99, commit=root.commit))
+    store = partial(ChainCommit.objects.create, chain=root.chain)
+    refuses("projects_chaincommit_pkey", partial(store, number=0, commit=aside))
+    refuses("projects_chaincommit_commit_id_key", partial(store, number=99, commit=root.commit))
 
 
-def test_a_branch_has_one_segment_of_a_line_and_it_has_a_commit(run: Run) -> None:
+def test_a_branch_has_one_segment_of_a_chain_and_it_has_a_commit(run: Run) -> None:
     segment = Segment.objects.get()
     again = partial(Segment.objects.create, branch=segment.branch, first=1)
-    refuses("projects_segment_pkey", partial(again, line=segment.line, last=1))
-    other = Line.objects.create(project=run.project)
-    refuses("a_segment_has_a_commit", partial(again, line=other, last=0))
+    refuses("projects_segment_pkey", partial(again, chain=segment.chain, last=1))
+    other = Chain.objects.create(project=run.project)
+    refuses("a_segment_has_a_commit", partial(again, chain=other, last=0))
 
 
 def test_a_delivery_stands_once_per_id_and_waits_once_per_body(run: Run) -> None:

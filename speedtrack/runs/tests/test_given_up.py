@@ -10,7 +10,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from speedtrack.processes import dispatch
-from speedtrack.projects.models import Commit, Place
+from speedtrack.projects.models import ChainCommit, Commit
 from speedtrack.runs.documents import Failure
 from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Machine, Reason, Run, Status
@@ -88,7 +88,7 @@ def test_a_pair_is_left_to_who_planned_it(tracked: Tracked, machine: Machine, se
 
 def test_a_commit_that_left_its_branch_is_not_tried_again(given_up: Run) -> None:
     let_time_pass(hours=1)
-    Place.objects.filter(commit=given_up.commit_id).delete()
+    ChainCommit.objects.filter(commit=given_up.commit_id).delete()
     assert queue.retry_given_up() == 0
 
 

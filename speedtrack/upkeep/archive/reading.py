@@ -19,7 +19,7 @@ from psycopg import sql
 from speedtrack.ground.postgres import pgsession
 from speedtrack.ground.secrets.sealed import SealedField, Secret
 from speedtrack.monitoring.health import own_migrations
-from speedtrack.projects.former import INTO_LINES
+from speedtrack.projects.former import into_chains
 from speedtrack.projects.models import Project, new_hook_id, new_hook_secret
 from speedtrack.runs.models import Machine
 from speedtrack.upkeep.archive.files import (
@@ -55,6 +55,16 @@ AS_TABLE = """
      CROSS JOIN LATERAL json_to_record(f.row) AS r (branch_id bigint, number int, commit_id bigint)
       JOIN numbers_projects_branch b ON b.old = r.branch_id
       JOIN numbers_projects_commit c ON c.old = r.commit_id;
+"""
+# A former release had other names for chains and their commits.
+FORMER_FILES = {
+    "projects_chain.ndjson": "projects_line.ndjson",
+    "projects_chaincommit.ndjson": "projects_place.ndjson",
+}
+FORMER_COLUMNS = {"line_id": "chain_id"}
+RENAME_COLUMN = """
+    UPDATE {incoming}
+       SET row = (row::jsonb - %(former)s || jsonb_build_object(%(name)s::text, row -> %(former)s))::json
 """
 Progress = Callable[[str, int], None]
 SQL = sql.Composable
@@ -149,7 +159,7 @@ class Restoring:
             self.cursor.execute(IN_BATCHES)
         if FORMER_POSITIONS in self.manifest.files:
             self.read_former(FORMER_POSITIONS, "former_positions")
-            self.cursor.execute(AS_TABLE + INTO_LINES)
+            self.cursor.execute(AS_TABLE + into_chains())
 
     def read_former(self, file: str, table: str) -> None:
         self.run("CREATE TEMPORARY TABLE {table} (row json) ON COMMIT DROP", table=sql.Identifier(table))
@@ -164,8 +174,10 @@ class Restoring:
             "CREATE TEMPORARY TABLE {incoming} (place bigint GENERATED ALWAYS AS IDENTITY, row json) ON COMMIT DROP",
             incoming=incoming(table),
         )
-        if table.file in self.manifest.files:
-            self.copy_in(table.file, incoming(table))
+        if content := self.manifest.files.get(file := self.file_of(table)):
+            self.copy_in(file, incoming(table))
+            for former in FORMER_COLUMNS.keys() & content.columns:
+                self.run(RENAME_COLUMN, {"former": former, "name": FORMER_COLUMNS[former]}, incoming=incoming(table))
         if table.model is Machine:
             self.name_machines(table)
         self.run("ANALYZE {incoming}", incoming=incoming(table))
@@ -311,8 +323,11 @@ class Restoring:
         return sql.SQL("r.{}").format(sql.Identifier(model_field.column))
 
     def columns(self, table: Table) -> list[str]:
-        content = self.manifest.files.get(table.file)
-        return content.columns if content else []
+        content = self.manifest.files.get(self.file_of(table))
+        return [FORMER_COLUMNS.get(column, column) for column in content.columns] if content else []
+
+    def file_of(self, table: Table) -> str:
+        return table.file if table.file in self.manifest.files else FORMER_FILES.get(table.file, table.file)
 
 
 def project_values(choices: Choices) -> dict[str, Any]:

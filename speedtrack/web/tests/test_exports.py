@@ -22,7 +22,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import Membership, Role, Scope
 from speedtrack.outside import document, taking
-from speedtrack.projects.models import Branch, Commit, Place, Position, Project
+from speedtrack.projects.models import Branch, ChainCommit, Commit, Position, Project
 from speedtrack.runs.models import Attempt, Import, Measurement, Samples
 from speedtrack.web.pages.sharing import exportedpoints
 from speedtrack.web.tests.world import CPU, World, counted, slowed, world
@@ -222,12 +222,12 @@ def test_the_newest_value_is_that_of_the_last_position_whatever_ids_its_commit_h
     measured: World, client: Client
 ) -> None:
     for commit, number in ((5, 100), (1, 5), (5, 1)):
-        Place.objects.filter(commit=measured.commit(commit)).update(number=number)
+        ChainCommit.objects.filter(commit=measured.commit(commit)).update(number=number)
     assert commits_in(text_of(client, "/p/kvd/openmetrics")) == {measured.commit(1).sha}
 
 
 def test_a_commit_of_another_branch_is_no_newest_value(measured: World, client: Client) -> None:
-    Place.objects.filter(commit=measured.commit(2)).delete()
+    ChainCommit.objects.filter(commit=measured.commit(2)).delete()
     Measurement.objects.filter(commit__in=[measured.commit(number) for number in (3, 4, 5)]).delete()
     assert commits_in(text_of(client, "/p/kvd/openmetrics")) == {measured.commit(1).sha}
 

@@ -17,7 +17,7 @@ from django.test import Client
 
 from speedtrack.alerts.models import AlertEvent
 from speedtrack.ground.secrets.sealed import SealedField, Secret
-from speedtrack.projects import paths
+from speedtrack.projects import chains
 from speedtrack.projects.models import Annotation, Commit, Credential, Position, Project, PullRequest
 from speedtrack.runs.models import Machine, Measurement, Run, Samples, Series
 from speedtrack.tests.comparisons import stored_comparisons
@@ -172,26 +172,44 @@ def test_comparisons_of_release_1_0_become_batches(kept: World, tmp_path: Path) 
     assert compared(restored) == compared(kept.project) != []
 
 
-def test_positions_of_a_release_without_lines_become_lines(kept: World, tmp_path: Path) -> None:
+def test_positions_of_a_release_without_chains_become_chains(kept: World, tmp_path: Path) -> None:
     side = kept.project.branches.create(name="side")
     shas = [*kept.shas[:2], "f" * 40]
     last = kept.commit(-1)
     last.pk, last.sha = None, shas[-1]
     last.save()
-    paths.store(kept.project, {side: shas[-1]}, {shas[2]: shas[1]})
+    chains.store(kept.project, {side: shas[-1]}, {shas[2]: shas[1]})
     writing.write(kept.project, tmp_path / "a.zip")
     former = list(Position.objects.values("branch_id", "number", "commit_id"))
-    tables = ["projects_line", "projects_place", "projects_segment"]
+    tables = ["projects_chain", "projects_chaincommit", "projects_segment"]
     as_written_before(tmp_path / "a.zip", tmp_path / "b.zip", {reading.FORMER_POSITIONS: former}, tables)
     restored = restore(tmp_path / "b.zip", AS_COPY).project
+    assert histories(restored) == histories(kept.project)
+    assert sum(map(len, histories(restored).values())) == len(former) == len(kept.shas) + 3
+    assert [chain.commits.count() for chain in restored.chains.order_by("pk")] == [len(kept.shas), 1]
 
-    def relation(project: Project) -> list[tuple[str, int, str]]:
-        rows = Position.objects.filter(branch__project=project).values_list("branch__name", "number", "commit__sha")
-        return sorted(rows)
 
-    assert relation(restored) == relation(kept.project)
-    assert len(relation(restored)) == len(former) == len(kept.shas) + 3
-    assert [line.places.count() for line in restored.lines.order_by("pk")] == [len(kept.shas), 1]
+def test_lines_and_places_of_a_former_release_become_chains(kept: World, tmp_path: Path) -> None:
+    writing.write(kept.project, tmp_path / "a.zip")
+    former = {
+        name.replace("chaincommit", "place").replace("chain", "line"): [
+            {column.replace("chain_id", "line_id"): value for column, value in row.items()} for row in rows
+        ]
+        for name, rows in rows_of(tmp_path / "a.zip").items()
+        if name.startswith(("projects_chain", "projects_segment"))
+    }
+    assert former.keys() == {"projects_line.ndjson", "projects_place.ndjson", "projects_segment.ndjson"}
+    as_written_before(tmp_path / "a.zip", tmp_path / "b.zip", former, ["projects_chain", "projects_chaincommit"])
+    restored = restore(tmp_path / "b.zip", AS_COPY).project
+    assert histories(restored) == histories(kept.project) != {}
+
+
+def histories(project: Project) -> dict[str, list[tuple[int, str]]]:
+    """By branch: the positions and commits."""
+    return {
+        branch.name: list(branch.positions.order_by("number").values_list("number", "commit__sha"))
+        for branch in project.branches.all()
+    }
 
 
 def compared(project: Project) -> list[Any]:

@@ -137,7 +137,7 @@ impl<R: Replies> Connection<R> {
         self.quota = self.quota.saturating_add(lost);
         let place = self.batch.restart();
         self.replies.restart(place);
-        // Errors are ignored: a socket that is not connected any more is shut already.
+        // A socket that is no longer connected gives an error, and is shut already.
         let _ = SockRef::from(&self.channel.socket()).shutdown(Shutdown::Both);
         lost
     }

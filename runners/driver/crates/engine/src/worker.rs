@@ -1,7 +1,11 @@
 //! The loop. Each thread has its own epoll set, connections, streams and counters; threads share no written memory.
 
 mod climbing;
-mod going_on;
+mod open_loop;
+mod recovering;
+mod redirecting;
+mod reopening;
+mod trouble;
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,7 +26,6 @@ use crate::schedule::{Participant, Schedule};
 use crate::stage::Span;
 use crate::stairs::Climb;
 use crate::turn_queue::TurnQueue;
-use going_on::{GoingOn, TROUBLED};
 use machine::clock;
 use machine::epoll::{Epoll, Ready};
 use machine::socket::{self, Interest};
@@ -30,6 +33,7 @@ use network::channel::Channel;
 use protocol::replies::{Protocol, Replies, Tally};
 use text::failure::{Failure, machine_failure};
 use text::units::NS_PER_MS;
+use trouble::{TROUBLED, Troubles};
 
 /// Replies are received into this much; what does not fit is received by the next call.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -65,7 +69,7 @@ pub struct Worker<'a, P: Protocol> {
     check_at: u64,
     /// After so many requests a connection is replaced.
     reconnect_at: u64,
-    going_on: GoingOn,
+    troubles: Troubles,
     climb: Climb<P::Replies>,
     /// When each connection was open, ns on the monotonic clock.
     opened: Vec<u64>,
@@ -98,7 +102,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             slip: Histogram::default(),
             check_at: 0,
             reconnect_at: job.reconnect_at(),
-            going_on: GoingOn::new(&job.nodes, addresses),
+            troubles: Troubles::new(&job.nodes, addresses),
             climb: Climb::new(None, Vec::new()),
             opened: Vec::new(),
         };
@@ -120,9 +124,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
 
     /// A channel to the node of connection `index`, known to epoll as `token`.
     fn open(&self, token: usize, index: usize) -> Result<Channel, Failure> {
-        let channel = self.going_on.node(index).target.connect()?;
+        let channel = self.troubles.node(index).target.connect()?;
         socket::set_nonblocking(channel.socket()).map_err(machine_failure)?;
-        let event = self.going_on.event_token(token);
+        let event = self.troubles.event_token(token);
         self.epoll.add(channel.socket(), event).map_err(machine_failure)?;
         Ok(channel)
     }
@@ -153,7 +157,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         meter.advance(now)?;
         self.pace = Pace::new(self.job.rate.map(|rate| rate / self.job.threads as f64), now);
         self.check_at = now + CHECK_EVERY_NS;
-        self.going_on.begin(span);
+        self.troubles.begin(span);
         self.begin(span, now)?;
         while self.busy > 0 || now < span.lasts_until() {
             let ready = self.wait(now, meter.edge().min(self.check_at).min(self.climb.at), meter)?;
@@ -175,7 +179,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
                     return Ok(false);
                 }
                 self.check_progress(now)?;
-                if self.going_on.is_troubled() {
+                if self.troubles.is_troubled() {
                     self.go_on(span, now)?;
                 }
             }
@@ -220,12 +224,6 @@ impl<'a, P: Protocol> Worker<'a, P> {
             false => self.send_next(token, span, now)?,
         }
         Ok(())
-    }
-
-    /// Requests that fell due in the window and were never sent.
-    fn unsent(&mut self) -> u64 {
-        let schedules = self.connections.iter_mut().filter_map(|(_, connection)| connection.schedule.take());
-        schedules.map(Schedule::count).sum::<u64>() * self.job.script.unit() as u64
     }
 
     /// Wait for replies, but not longer than `until` or the next turn.
@@ -331,43 +329,6 @@ impl<'a, P: Protocol> Worker<'a, P> {
         self.send(token, count)
     }
 
-    /// Send what is due and has room, in an open loop. What has none keeps its place in the schedule.
-    fn send_due(&mut self, token: usize, span: &Span, now: u64) -> Result<(), Failure> {
-        let unit = self.job.script.unit();
-        let (_, connection) = &mut self.connections[token];
-        if connection.has_turn || connection.has_unsent() {
-            return Ok(());
-        }
-        let drained = now >= span.ends_at.saturating_add(self.job.timeout_ns() / DRAIN_PART);
-        let room = if drained { 0 } else { self.room(token) / unit };
-        let (_, connection) = &mut self.connections[token];
-        let is_due = room > 0 && connection.next_due() <= now;
-        if is_due && self.is_used_up(token) && !self.replace(token)? {
-            return Ok(());
-        }
-        let (_, connection) = &mut self.connections[token];
-        let slip = &mut self.slip;
-        let late = |due_at, late_ns| {
-            if due_at >= span.counts_from {
-                slip.record(late_ns, unit as u64);
-            }
-        };
-        if let Err(broken) = connection.send_due(now, room, unit, late) {
-            return self.lose(token, broken);
-        }
-        if connection.has_unsent() {
-            return self.await_room(token, Interest::RepliesAndRoom);
-        }
-        let next = if drained { u64::MAX } else { connection.next_due() };
-        if next == u64::MAX {
-            self.busy -= usize::from(connection.is_idle());
-        } else if self.room(token) >= unit {
-            self.connections[token].1.has_turn = true;
-            self.turns.put(next, token);
-        }
-        Ok(())
-    }
-
     /// Requests that a connection may send now: its window has room for them, and they come before its replacement.
     #[inline]
     fn room(&self, token: usize) -> usize {
@@ -375,23 +336,6 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let before =
             self.job.reconnect_after.map_or(usize::MAX, |most| connection.room_before_reconnection(most));
         before.min(self.window - connection.awaited())
-    }
-
-    /// Whether the connection has sent as many requests as one may.
-    fn is_used_up(&self, token: usize) -> bool {
-        self.job.reconnect_after.is_some_and(|most| self.connections[token].1.used() >= most)
-    }
-
-    /// Send on all connections whose turn has come.
-    #[inline]
-    fn take_turns(&mut self, span: &Span) -> Result<(), Failure> {
-        while self.turns.next_at() < u64::MAX {
-            let now = clock::now();
-            let Some(token) = self.turns.take(now) else { break };
-            self.connections[token].1.has_turn = false;
-            self.send_due(token, span, now)?;
-        }
-        Ok(())
     }
 
     /// Send on queued connections whose turn has come, and release those whose time is over.
@@ -457,7 +401,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
 
     fn await_room(&self, token: usize, interest: Interest) -> Result<(), Failure> {
         let socket = self.connections[token].1.socket();
-        let token = self.going_on.event_token(token);
+        let token = self.troubles.event_token(token);
         self.epoll.change(socket, token, interest).map_err(machine_failure)
     }
 

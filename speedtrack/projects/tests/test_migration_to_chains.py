@@ -1,4 +1,4 @@
-"""A database with a row for each commit of each branch becomes one of lines and segments, and goes back."""
+"""A database with a row for each commit of each branch becomes one of chains and segments, and goes back."""
 
 import random
 from collections.abc import Iterator
@@ -83,10 +83,12 @@ def test_no_position_is_lost_or_made_on_the_way_there_and_back(former: str) -> N
     with databases(DATABASE_URL=former):
         call_command("migrate", verbosity=0)
         assert (rows(former, POSITIONS), rows(former, EXPORTED)) == (positions, exported)
-        commits = rows(former, "SELECT count(*) FROM projects_place UNION ALL SELECT count(*) FROM projects_commit")
+        commits = rows(
+            former, "SELECT count(*) FROM projects_chaincommit UNION ALL SELECT count(*) FROM projects_commit"
+        )
         assert commits[0] == commits[1]
         mains = "SELECT count(*) FROM projects_segment JOIN projects_branch b ON b.id = branch_id WHERE name = 'main'"
-        assert rows(former, mains) == [(2,)], "the default branch is one line"
+        assert rows(former, mains) == [(2,)], "the default branch is one chain"
         call_command("migrate", *BEFORE, verbosity=0)
         assert (rows(former, POSITIONS), rows(former, EXPORTED)) == (positions, exported)
         call_command("migrate", verbosity=0)

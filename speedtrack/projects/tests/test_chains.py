@@ -1,4 +1,4 @@
-"""Lines and segments show exactly the first-parent histories that git has, and nothing is stored twice or left over."""
+"""Chains and segments show exactly the first-parent histories of git, and nothing is stored twice or left over."""
 
 from collections.abc import Iterable, Iterator
 from itertools import count, islice, pairwise, takewhile
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from speedtrack.projects import paths
-from speedtrack.projects.models import Branch, Commit, Line, Place, Position, Project, Segment
+from speedtrack.projects import chains
+from speedtrack.projects.models import Branch, Chain, ChainCommit, Commit, Position, Project, Segment
 from speedtrack.projects.sync import sync
 from speedtrack.tests.builders import Repository
 
@@ -33,11 +33,11 @@ def stored(project: Project) -> dict[str, list[str]]:
     return rows
 
 
-def check_layout(project: Project) -> None:
-    """No place, line or segment is superfluous, and none of the ends of a line lacks its place."""
-    for line in Line.objects.filter(project=project):
-        segments = list(line.segments.all())
-        numbers = list(line.places.order_by("number").values_list("number", flat=True))
+def check_chains(project: Project) -> None:
+    """No chain, segment or commit of a chain is superfluous, and no end of a chain lacks its commit."""
+    for chain in Chain.objects.filter(project=project):
+        segments = list(chain.segments.all())
+        numbers = list(chain.commits.order_by("number").values_list("number", flat=True))
         assert {segment.first for segment in segments} == {numbers[0]}
         assert numbers == list(range(numbers[0], max(segment.last for segment in segments) + 1))
 
@@ -69,7 +69,7 @@ def moved(heads: dict[str, list[str]], look: list[tuple[str, int, str, int]], sh
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(looks=LOOKS)
 def test_the_relation_is_the_histories_after_any_pushes(project: Project, looks: list[Any]) -> None:
-    project.lines.all().delete()
+    project.chains.all().delete()
     project.commits.all().delete()
     branches = {name: project.branches.get_or_create(name=name)[0] for name in NAMES}
     heads: dict[str, list[str]] = {}
@@ -79,9 +79,9 @@ def test_the_relation_is_the_histories_after_any_pushes(project: Project, looks:
         names = moved(heads, look, shas)
         first_parents = {sha: parent for name in names for parent, sha in pairwise(["", *heads[name]])}
         make_rows(project, first_parents)
-        changes = paths.store(project, {branches[name]: heads[name][-1] for name in names}, first_parents)
+        changes = chains.store(project, {branches[name]: heads[name][-1] for name in names}, first_parents)
         assert stored(project) == heads
-        check_layout(project)
+        check_chains(project)
         for branch, change in changes.items():
             former, now = before.get(branch.name, []), heads[branch.name]
             kept = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(former, now, strict=False))))
@@ -106,8 +106,8 @@ def test_many_branches_store_their_own_part_only(project: Project, repository: R
     Branch.objects.bulk_create(Branch(project=project, name=name) for name in names)
     sync(project)
     assert stored(project) == histories(repository)
-    assert Place.objects.count() == Commit.objects.count() == 240 + 120 * 2
-    assert Line.objects.count() == 1 + 120
+    assert ChainCommit.objects.count() == Commit.objects.count() == 240 + 120 * 2
+    assert Chain.objects.count() == 1 + 120
     assert Segment.objects.count() == 1 + 120 * 2
     assert Position.objects.count() == 240 + sum(2 * number + 3 for number in range(120))
 
@@ -135,11 +135,11 @@ def test_the_default_branch_stays_one_line_when_it_follows_others(project: Proje
         follow(repository, "main", "staging")
         sync(project)
         assert stored(project) == histories(repository)
-        check_layout(project)
+        check_chains(project)
     assert segments_of(project, "main") == segments_of(project, "staging") == [(0, 5)]
 
 
-def test_a_new_default_branch_goes_on_with_the_line_of_the_former_one(project: Project, repository: Repository) -> None:
+def test_a_new_default_branch_extends_the_chain_of_the_former_one(project: Project, repository: Repository) -> None:
     repository.commits(3)
     sync(project)
     repository.git("branch", "--quiet", "-m", "main", "trunk")
@@ -150,7 +150,7 @@ def test_a_new_default_branch_goes_on_with_the_line_of_the_former_one(project: P
     sync(project)
     assert segments_of(project, "main") == [(0, 2)]
     assert segments_of(project, "trunk") == [(0, 3)]
-    assert Line.objects.count() == 1
+    assert Chain.objects.count() == 1
 
 
 def test_commits_that_a_forced_push_leaves_to_others_stay(project: Project, repository: Repository) -> None:
@@ -167,8 +167,8 @@ def test_commits_that_a_forced_push_leaves_to_others_stay(project: Project, repo
     repository.git("reset", "--quiet", "--hard", shas[0])
     sync(project)
     assert stored(project) == {"main": [*shas[:2], other], "side": shas[:1]}
-    assert Place.objects.count() == 3
-    check_layout(project)
+    assert ChainCommit.objects.count() == 3
+    check_chains(project)
 
 
 def test_commits_of_a_branch_that_was_removed_are_placed_anew(project: Project, repository: Repository) -> None:
@@ -185,19 +185,19 @@ def test_commits_of_a_branch_that_was_removed_are_placed_anew(project: Project, 
     assert stored(project)["main"][:3] == shas
 
 
-def test_rows_of_commits_can_be_laid_without_a_repository(project: Project) -> None:
+def test_rows_of_commits_can_be_appended_without_a_repository(project: Project) -> None:
     shas = [f"{number:040x}" for number in range(6)]
     commits = make_rows(project, shas)
     main, side = project.branches.get(), Branch.objects.create(project=project, name="side")
-    paths.lay(main, commits[:2])
-    paths.lay(main, [])
-    paths.lay(main, commits[2:5])
-    paths.lay(side, [*commits[:3], commits[5]])
+    chains.append_commits(main, commits[:2])
+    chains.append_commits(main, [])
+    chains.append_commits(main, commits[2:5])
+    chains.append_commits(side, [*commits[:3], commits[5]])
     assert stored(project) == {"main": shas[:5], "side": [*shas[:3], shas[5]]}
-    check_layout(project)
+    check_chains(project)
 
 
 def test_what_goes_on_from_nowhere_is_refused(project: Project) -> None:
     branch = project.branches.get()
-    with pytest.raises(paths.Unplaced, match="is on no branch"):
-        paths.store(project, {branch: "b" * 40}, {"b" * 40: "a" * 40})
+    with pytest.raises(chains.NotOnChain, match="is on no branch"):
+        chains.store(project, {branch: "b" * 40}, {"b" * 40: "a" * 40})
