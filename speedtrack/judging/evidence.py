@@ -188,7 +188,7 @@ CROSS JOIN LATERAL (
           FROM runs_measurement m
          WHERE m.series_id = s.id AND IS_POINT
            AND m.commit_id = ANY (ARRAY(SELECT head_id FROM stored UNION SELECT base_id FROM stored))
-      GROUP BY m.commit_id HAVING NOT bool_or(m.flags = '{{}}') OFFSET 0) m
+      GROUP BY m.commit_id HAVING NOT bool_or(m.flags = '') OFFSET 0) m
  UNION ALL
     SELECT 'change', ARRAY[c.series_id, c.commit_id, c.width], NULL, ARRAY[c.ratio, c.low, c.high]
       FROM unnest(ARRAY(SELECT DISTINCT head_id FROM stored)) AS head (id)
@@ -220,7 +220,7 @@ CROSS JOIN LATERAL (SELECT * FROM runs_measurement m WHERE m.attempt_id = a.id A
       JOIN runs_samples v ON v.measurement_id = m.id
  UNION ALL
     SELECT 'point', ARRAY[m.commit_id, s.machine_id, s.id, b.id, s.environment_id, m.attempt_id] || v.flagged::bigint[],
-           ARRAY[b.name, s.metric, b.ladder] || m.flags::text[], ARRAY[m.value, m.low, m.high] || v.values
+           ARRAY[b.name, s.metric, b.ladder] || string_to_array(m.flags, ','), ARRAY[m.value, m.low, m.high] || v.values
       FROM (SELECT series_id, base_id AS commit_id FROM compared UNION SELECT series_id, head_id FROM compared) place
 CROSS JOIN LATERAL (
         SELECT m.* FROM runs_measurement m

@@ -52,7 +52,8 @@ WHERE a.ended_at > now() - interval '1 day' GROUP BY 1, 2
 """
 FLAGS = """
 SELECT flag, count(*)
-FROM runs_attempt a JOIN runs_measurement o ON o.attempt_id = a.id CROSS JOIN unnest(o.flags) flag
+FROM runs_attempt a JOIN runs_measurement o ON o.attempt_id = a.id
+CROSS JOIN unnest(string_to_array(o.flags, ',')) flag
 WHERE a.ended_at > now() - interval '1 day' GROUP BY 1
 """
 WAITING_DELIVERIES = """
