@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from runners.documents import Benchmark, ServerRecipe
 from runners.loads.speedbench import Driver
-from runners.loads.target import Outcome, Target
+from runners.loads.target import LoadOutcome, Target
 from runners.machine import placement
 from runners.machine.facts import UNKNOWN
 from runners.machine.placement import Placement
@@ -76,7 +76,7 @@ NEIGHBOURS = (
 
 @dataclass(frozen=True)
 class Seen:
-    outcome: Outcome
+    outcome: LoadOutcome
     findings: Findings
 
 

@@ -139,7 +139,7 @@ MIDDLEWARE = [
     "speedtrack.web.requests.sessions.seen",
     "speedtrack.web.requests.sessions.second_step_where_required",
     "axes.middleware.AxesMiddleware",
-    "speedtrack.web.requests.reading.Reading",  # last: it calls the views of pages
+    "speedtrack.web.requests.reading.ReplicaRouting",  # last: it calls the views of pages
 ]
 # The names of Django 6, so that its own middleware can take over.
 SECURE_CSP = {

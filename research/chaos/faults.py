@@ -30,7 +30,7 @@ WORKER_PLACES = {
 
 
 @dataclass(frozen=True)
-class Fault:
+class InjectedFault:
     """``weight``: how often it is chosen, compared with others."""
 
     name: str
@@ -117,26 +117,26 @@ def disturb_network(condition: Condition) -> Callable[[World, random.Random], No
 
 
 FAULTS = (
-    Fault("runner killed", 6, kill_runner),
-    Fault("runner killed at a place", 6, arm_runner),
-    Fault("runner suspended beyond its lease", 2, suspend_runner),
-    Fault("network cut", 2, disturb_network(Condition.CUT)),
-    Fault("network half-open", 2, disturb_network(Condition.HALF_OPEN)),
-    Fault("network slow", 2, disturb_network(Condition.SLOW)),
-    Fault("web server killed", 3, kill_server("web")),
-    Fault("web server killed at a place", 4, arm_web),
-    Fault("dispatcher killed", 3, kill_server("dispatcher")),
-    Fault("worker killed", 2, kill_server("worker")),
-    Fault("git worker killed", 2, kill_server("git")),
-    Fault("notify worker killed", 1, kill_server("notify")),
-    Fault("worker killed at a place", 2, arm_worker),
-    Fault("broker flushed", 2, flush_broker),
-    Fault("broker restarted empty", 2, restart_broker),
-    Fault("broker suspended", 2, suspend_broker),
-    Fault("PostgreSQL restarted at once", 2, restart_database),
+    InjectedFault("runner killed", 6, kill_runner),
+    InjectedFault("runner killed at a place", 6, arm_runner),
+    InjectedFault("runner suspended beyond its lease", 2, suspend_runner),
+    InjectedFault("network cut", 2, disturb_network(Condition.CUT)),
+    InjectedFault("network half-open", 2, disturb_network(Condition.HALF_OPEN)),
+    InjectedFault("network slow", 2, disturb_network(Condition.SLOW)),
+    InjectedFault("web server killed", 3, kill_server("web")),
+    InjectedFault("web server killed at a place", 4, arm_web),
+    InjectedFault("dispatcher killed", 3, kill_server("dispatcher")),
+    InjectedFault("worker killed", 2, kill_server("worker")),
+    InjectedFault("git worker killed", 2, kill_server("git")),
+    InjectedFault("notify worker killed", 1, kill_server("notify")),
+    InjectedFault("worker killed at a place", 2, arm_worker),
+    InjectedFault("broker flushed", 2, flush_broker),
+    InjectedFault("broker restarted empty", 2, restart_broker),
+    InjectedFault("broker suspended", 2, suspend_broker),
+    InjectedFault("PostgreSQL restarted at once", 2, restart_database),
 )
 assert set(WEB_PLACES) <= set(failpoints.PLACES)
 
 
-def chosen(rng: random.Random) -> Fault:
+def chosen(rng: random.Random) -> InjectedFault:
     return rng.choices(FAULTS, weights=[fault.weight for fault in FAULTS])[0]

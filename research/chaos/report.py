@@ -1,12 +1,12 @@
 """The outcome as text."""
 
 from research.chaos import checks
-from research.chaos.trial import Outcome
+from research.chaos.trial import ChaosOutcome
 
 MOST = 40
 
 
-def text_of(outcome: Outcome, seed: int) -> str:
+def text_of(outcome: ChaosOutcome, seed: int) -> str:
     lines = ["", f"{'fault':38} {'times':>6}"]
     lines += [f"{name:38} {count:6}" for name, count in sorted(outcome.faults.items())]
     lines += [f"{'all':38} {outcome.faults.total():6}", ""]

@@ -27,7 +27,7 @@ TRIES = 60  # of a statement of this program while PostgreSQL restarts
 
 
 @dataclass
-class Outcome:
+class ChaosOutcome:
     """What happened, and what should not have."""
 
     faults: Counter[str]
@@ -42,7 +42,7 @@ class Outcome:
     violations: list[str]
 
 
-def break_and_heal(home: Path, minutes: float, runs: int, seed: int) -> Outcome:
+def break_and_heal(home: Path, minutes: float, runs: int, seed: int) -> ChaosOutcome:
     """Run the installation under faults for so long, with at least so many runs; then check it."""
     rng = random.Random(seed)
     made = world.build(home)
@@ -62,7 +62,7 @@ def break_and_heal(home: Path, minutes: float, runs: int, seed: int) -> Outcome:
             network.close()
     violations = still + checks.rows(made.ledger) + checks.left_behind(made)
     statuses = dict(Counter(Run.objects.values_list("status", flat=True)))
-    return Outcome(
+    return ChaosOutcome(
         struck,
         made.deaths,
         Run.objects.count(),

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from runners.documents import STRICT, Benchmark, check_schema, parse
 from runners.errors import BenchmarkFailed, Permanent, Transient
 from runners.foreign import UnusableFile, read_whole
-from runners.loads.target import Outcome
+from runners.loads.target import LoadOutcome
 
 SCHEMA, DUEL_SCHEMA = "speedbench.v1", "speedbench.duel.v1"
 DOCUMENT = "driver document"
@@ -95,7 +95,7 @@ class _Tests:
     tests: tuple[dict[str, Any], ...]
 
 
-def read_outcome(document: Any, benchmark: Benchmark, phases: int) -> Outcome:
+def read_outcome(document: Any, benchmark: Benchmark, phases: int) -> LoadOutcome:
     """The metrics of a document of so many phases whose answers are right.
 
     Raises Permanent naming a field that is missing or of the wrong type, BenchmarkFailed for wrong answers, Transient
@@ -123,7 +123,7 @@ def read_outcome(document: Any, benchmark: Benchmark, phases: int) -> Outcome:
     if figures.mode == "closed":
         metrics["throughput_rps"] = figures.throughput_rps
     begin_s = figures.window_began_ns / 1e9
-    return Outcome(metrics, _flags(answers), dict(document), (begin_s, begin_s + figures.window_s))
+    return LoadOutcome(metrics, _flags(answers), dict(document), (begin_s, begin_s + figures.window_s))
 
 
 def check_tests(document: Any, benchmark: Benchmark, checked: str) -> None:
@@ -162,7 +162,7 @@ class _Duel:
     resting_cpu_share: dict[str, float | None]
 
 
-def read_duel(document: Any, benchmark: Benchmark) -> list[Outcome]:
+def read_duel(document: Any, benchmark: Benchmark) -> list[LoadOutcome]:
     """The outcomes of base and head, as `read_outcome` reads one, from a document of a duel.
 
     CPU time and throughput are those of the pairs of slices that the driver keeps (trimmed mean, docs/driver.md).

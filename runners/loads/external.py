@@ -22,7 +22,7 @@ from runners.loads.memtier import memtier_arguments, memtier_fill, read_memtier
 from runners.loads.redis_benchmark import read_redis_benchmark, redis_benchmark_arguments
 from runners.loads.report import ToolReport, Workload
 from runners.loads.speedbench import SLOWEST_REQUESTS_PER_S, Driver, only_prefill
-from runners.loads.target import NO_CPU, Outcome, Target, last_line
+from runners.loads.target import NO_CPU, LoadOutcome, Target, last_line
 from runners.machine.environment import file_digest, version_line
 from runners.machine.facts import UNKNOWN
 from runners.processes.children import ChildCommand
@@ -68,7 +68,7 @@ class ExternalLoads:
     driver: Driver
     paths: Mapping[str, str]
 
-    def run(self, benchmark: Benchmark, target: Target, seed: int, control: Control) -> Outcome:
+    def run(self, benchmark: Benchmark, target: Target, seed: int, control: Control) -> LoadOutcome:
         """Loads the server once.
 
         Raises BenchmarkFailed with the last line that the tool printed, Transient if it hung or was killed.
@@ -128,7 +128,7 @@ class ExternalLoads:
         target: Target,
         control: Control,
         read_report: Callable[[], ToolReport],
-    ) -> Outcome:
+    ) -> LoadOutcome:
         timeout_s = _deadline_s(benchmark.workload["requests"]) if benchmark.workload else benchmark.timeout_s
         begin, server_before, tool_before = time.monotonic(), target.cpu_ns(), ended_children_s()
         self._run(argv, target, timeout_s, control)
@@ -151,7 +151,7 @@ class ExternalLoads:
         }
         metrics = {"server_cpu_ns_per_request": server_ns / report.requests} | report.metrics
         is_bound = tool_s > BUSY_LIMIT * wall_s * benchmark.workload.get("threads", 1)
-        return Outcome(metrics, ["client_bound"] if is_bound else [], document)
+        return LoadOutcome(metrics, ["client_bound"] if is_bound else [], document)
 
     def _run(self, argv: list[str], target: Target, timeout_s: float, control: Control) -> None:
         output, errors = target.directory / STDOUT, target.directory / "tool.err"

@@ -9,7 +9,7 @@ from typing import Any
 from runners.documents import Benchmark
 from runners.errors import BenchmarkFailed, Permanent, Transient
 from runners.loads.driver_document import EVENTS, check_tests, read_document, read_duel, read_outcome
-from runners.loads.target import NO_CPU, Outcome, Target, last_line
+from runners.loads.target import NO_CPU, LoadOutcome, Target, last_line
 from runners.machine.kernel_files import cpu_list
 from runners.processes.children import ChildCommand, Processes
 from runners.processes.control import Control
@@ -32,7 +32,7 @@ class Driver:
     cpus: frozenset[int]
     nodes: frozenset[int] = frozenset()
 
-    def run(self, benchmark: Benchmark, target: Target, seed: int, control: Control) -> Outcome:
+    def run(self, benchmark: Benchmark, target: Target, seed: int, control: Control) -> LoadOutcome:
         """Loads the server once.
 
         Raises BenchmarkFailed if the answers are wrong, or the driver refuses its workload or cannot measure,
@@ -57,7 +57,7 @@ class Driver:
         self._run(argv, target, output, GRACE_S + benchmark.timeout_s, control)
         check_tests(read_document(output), benchmark, checked=COUNTED)
 
-    def duel(self, benchmark: Benchmark, targets: Sequence[Target], seed: int, control: Control) -> list[Outcome]:
+    def duel(self, benchmark: Benchmark, targets: Sequence[Target], seed: int, control: Control) -> list[LoadOutcome]:
         """Loads two servers, base and head, in slices that alternate; the outcome of each. Raises as `run`."""
         base, head = targets
         document = {"protocol": base.protocol, "phase": phases(benchmark.workload, 1)}

@@ -46,7 +46,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LoadOutcome:
     """One accepted load: metrics by name (units in docs/result-format.md), flags, the whole document, the window.
 
     The window is in seconds of the monotonic clock; for a tool that does not report it, it is unbounded. `pairing`: how

@@ -14,7 +14,7 @@ from runners.build.layouts import by_hand
 from runners.documents import Benchmark, Job
 from runners.errors import BenchmarkFailed, Stopped
 from runners.loads.driver_document import server_object
-from runners.loads.target import Outcome, Target
+from runners.loads.target import LoadOutcome, Target
 from runners.measuring import reproduce
 from runners.measuring.layouts import Layout, LayoutPool
 from runners.measuring.reproduce import SeededBenchmark
@@ -202,7 +202,7 @@ class TrialRunner:
         return self._watched(servers, name, lambda targets: duel(benchmark, targets, seed, self.control))
 
     def _watched(
-        self, servers: Sequence[ServerProcess], name: str, load: Callable[[list[Target]], list[Outcome]]
+        self, servers: Sequence[ServerProcess], name: str, load: Callable[[list[Target]], list[LoadOutcome]]
     ) -> list[LoadResult]:
         protocol = self.job.server.protocol
         targets = [Target(protocol, server.address, server.pid, server.output.parent) for server in servers]

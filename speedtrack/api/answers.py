@@ -15,7 +15,7 @@ class Nothing(BaseModel):
     """The answer to a call whose document was stored."""
 
 
-class Known(BaseModel):
+class EnrolledMachine(BaseModel):
     """The machine that the token belongs to."""
 
     machine: str

@@ -8,7 +8,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import HttpBearer
 
 import speedtrack
-from speedtrack.api.answers import BuildAnswer, Job, Known, Nothing, Renewed, RunnerRefusal, Turn, Whose
+from speedtrack.api.answers import BuildAnswer, EnrolledMachine, Job, Nothing, Renewed, RunnerRefusal, Turn, Whose
 from speedtrack.api.described import DescribedAPI
 from speedtrack.ground.observing import failpoints
 from speedtrack.http.clientaddress import client_address
@@ -62,7 +62,7 @@ class MachineRequest(HttpRequest):
     used_token: MachineToken
 
 
-@api.post("hello", response=Known)
+@api.post("hello", response=EnrolledMachine)
 def hello(request: MachineRequest, hello: Hello) -> Answer:
     machine = request.auth
     release = {"runner_version": hello.version, "runner_protocol": hello.protocol}
@@ -77,7 +77,7 @@ def me(request: MachineRequest) -> Answer:
     return {"machine": request.auth.name, "version": speedtrack.__version__, "time": time.time()}
 
 
-@api.post("enroll", auth=None, response=Known)
+@api.post("enroll", auth=None, response=EnrolledMachine)
 def enroll(request: HttpRequest, enrolment_: Enrolment) -> Answer:
     """Exchange a code for the token that the runner has made."""
     versions.check(enrolment_.version, enrolment_.protocol)

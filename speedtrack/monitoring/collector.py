@@ -5,7 +5,9 @@ They describe the whole installation, so each web process reports the same; ``co
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -50,11 +52,18 @@ SELECT m.name, coalesce(nullif(a.outcome, ''), 'lost'), count(*)
 FROM runs_attempt a JOIN runs_run r ON r.id = a.run_id JOIN runs_machine m ON m.id = r.machine_id
 WHERE a.ended_at > now() - interval '1 day' GROUP BY 1, 2
 """
+# Of each attempt, the flags of its measurements, unless they are known: many measurements may have ended within a day.
 FLAGS = """
-SELECT flag, count(*)
-FROM runs_attempt a JOIN runs_measurement o ON o.attempt_id = a.id
-CROSS JOIN unnest(string_to_array(o.flags, ',')) flag
-WHERE a.ended_at > now() - interval '1 day' GROUP BY 1
+WITH ended AS MATERIALIZED (
+    SELECT id, ended_at FROM runs_attempt WHERE ended_at > now() - interval '1 day'
+), unknown AS MATERIALIZED (
+    SELECT * FROM ended EXCEPT SELECT * FROM unnest(%s::bigint[], %s::timestamptz[])
+), counted AS (
+    SELECT a.id, flag, count(*) AS number
+    FROM unknown a JOIN runs_measurement o ON o.attempt_id = a.id CROSS JOIN unnest(string_to_array(o.flags, ',')) flag
+    GROUP BY 1, 2
+)
+SELECT id, ended_at, flag, number FROM ended LEFT JOIN counted USING (id)
 """
 WAITING_DELIVERIES = """
 SELECT provider, count(*), extract(epoch FROM statement_timestamp() - min(received_at))
@@ -76,9 +85,9 @@ DATABASE_SIZE = "SELECT pg_database_size(current_database())"
 Rows = list[tuple[Any, ...]]
 
 
-def rows_of(statement: str) -> Rows:
+def rows_of(statement: str, *values: Any) -> Rows:
     with connection.cursor() as cursor:
-        cursor.execute(statement)
+        cursor.execute(statement, values or None)
         rows: Rows = cursor.fetchall()
         return rows
 
@@ -122,7 +131,27 @@ def machines() -> Iterator[Metric]:
 
 def flags() -> Iterator[Metric]:
     names = {"flagged_measurements_last_day": "Measurements that ended within 24 hours and carry this flag."}
-    yield from gauges(names, ["flag"], rows_of(FLAGS))
+    totals: Counter[str] = Counter()
+    for counts in flags_of_attempts().values():
+        totals.update(counts)
+    yield from gauges(names, ["flag"], list(totals.items()))
+
+
+#: (id, end) of each attempt that ended within a day -> flag -> measurements with it. They change no more.
+known_flags: dict[tuple[int, datetime], dict[str, int]] = {}
+
+
+def flags_of_attempts() -> dict[tuple[int, datetime], dict[str, int]]:
+    """``known_flags`` with the attempts that have ended since the scrape before, and without those of yesterday."""
+    ids, ends = map(list, zip(*known_flags, strict=True)) if known_flags else ([], [])
+    found: dict[tuple[int, datetime], dict[str, int]] = {}
+    for pk, ended_at, flag, number in rows_of(FLAGS, ids, ends):
+        counts = found.setdefault((pk, ended_at), known_flags.get((pk, ended_at), {}))
+        if flag is not None:
+            counts[flag] = number
+    known_flags.clear()
+    known_flags.update(found)
+    return known_flags
 
 
 def deliveries() -> Iterator[Metric]:

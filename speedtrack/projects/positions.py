@@ -51,16 +51,16 @@ def newest(branch: str, count: str) -> str:
 
 def last(condition: str, branch: str, first: str, end: str) -> str:
     """A query: ``number`` and ``commit_id`` of the last position ``p`` of a range for which a condition holds."""
-    return one(condition, branch, first, end, "DESC")
+    return nearest(condition, branch, first, end, "DESC")
 
 
 def first(condition: str, branch: str, first: str, end: str) -> str:
     """The same of the first one."""
-    return one(condition, branch, first, end, "ASC")
+    return nearest(condition, branch, first, end, "ASC")
 
 
-def one(condition: str, branch: str, begin: str, end: str, order: str) -> str:
-    """The nearest one of each block, until a block has one. Each block is twice as long as the one before it."""
+def nearest(condition: str, branch: str, begin: str, end: str, order: str) -> str:
+    """A search block by block for the nearest position. Each block is twice as long as the one before it."""
     near, far = "(1 << step) - 1", "(1 << step) * 2 - 2"
     block = (
         f"({end}) - ({near}) AND p.number >= greatest({begin}, ({end}) - ({far}))"
@@ -76,7 +76,7 @@ def one(condition: str, branch: str, begin: str, end: str, order: str) -> str:
              ORDER BY step LIMIT 1"""  # noqa: S608 - parts of queries
 
 
-def stretch(branch: str, first: str, end: str, order: str = "ASC") -> str:
+def in_blocks(branch: str, first: str, end: str, order: str = "ASC") -> str:
     """A table: ``number`` and ``commit_id`` of a range of positions, with the ``block`` of BLOCK that each belongs to.
 
     With ``ORDER BY block, number`` and LIMIT, only the blocks are read that are needed. The range must not go far

@@ -181,10 +181,10 @@ def find_wrong_positions(check: Check) -> Iterator[str]:
 def wrong_positions(check: Check, branches: Iterable[Branch]) -> Iterator[str]:
     for branch in branches:
         fault = wrong_position(check, branch)
-        again = Branch.objects.select_related("project", "head").get(pk=branch.pk) if fault else branch
-        if again.head_id != branch.head_id:  # a sync of the repository has moved it meanwhile
+        again = Branch.objects.select_related("project", "head").filter(pk=branch.pk).first() if fault else branch
+        if again and again.head_id != branch.head_id:  # a sync of the repository has moved it meanwhile
             fault = wrong_position(check, again)
-        if fault:
+        if again and fault:
             yield f"{branch.project}, branch {branch}: {fault}"
 
 

@@ -20,6 +20,8 @@ from speedtrack.runs.models import Attempt, Machine, MachineToken, Run, RunEvent
 from speedtrack.runs.scheduling.versions import PROTOCOL
 
 CLAIMS = 100  # of each machine, unless another number is given
+# Written by hand, so that a claimer takes little of the cores that it measures.
+TAKE_AWAY = "UPDATE runs_run SET status = 'cancelled', lease_until = NULL WHERE id = %s"
 CLAIM = {"version": __version__, "protocol": PROTOCOL}
 
 
@@ -61,17 +63,19 @@ class Claimer:
     def work(self) -> None:
         connected = http.client.HTTPConnection("127.0.0.1", self.port)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        body = json.dumps(CLAIM)
         try:
             self.together.wait()
             for _ in range(self.count):
                 begun = perf_counter()
-                connected.request("POST", "/api/runner/claim", json.dumps(CLAIM), headers)
+                connected.request("POST", "/api/runner/claim", body, headers)
                 answer = connected.getresponse()
                 job = json.loads(answer.read())
                 self.clock_ms.append(1000 * (perf_counter() - begun))
                 assert answer.status == 200, job
                 self.claimed.append(job["run"])
-                Run.objects.filter(pk=job["run"]).update(status=Status.CANCELLED, lease_until=None)
+                with connection.cursor() as cursor:
+                    cursor.execute(TAKE_AWAY, [job["run"]])
         finally:
             connected.close()
             connection.close()

@@ -35,7 +35,7 @@ FRONT_ENDS = {"resp": ["redis-benchmark", "-q"], "memcached": ["run", "--protoco
 MARKS = ("<!-- bench: begin -->\n", "<!-- bench: end -->\n")
 
 Servers = Mapping[tuple[str, str], Server]
-Outcome = tuple[list[Result], list[Memory], Quiet, float]
+LoadResult = tuple[list[Result], list[Memory], Quiet, float]
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def main() -> None:
         _write(options.write, summarise(results, programs, method, quiet))
 
 
-def _bench(options: argparse.Namespace, server_cpu: int, client_cpu: int) -> Outcome:
+def _bench(options: argparse.Namespace, server_cpu: int, client_cpu: int) -> LoadResult:
     cpus, load_before = (server_cpu, client_cpu), os.getloadavg()[0]
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))

@@ -19,6 +19,7 @@ mod rates;
 #[cfg(feature = "real-servers")]
 mod real_servers;
 mod redis_benchmark;
+mod replay;
 mod run;
 mod slow;
 mod support;

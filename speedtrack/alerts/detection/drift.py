@@ -20,7 +20,7 @@ from django.db.models import Q
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.effects import smallest_effect
 from speedtrack.alerts.lines.known import PlacedStep, steps_on
-from speedtrack.alerts.lines.trials import Path, Search, TrialLine, TrialPoint, measured_places
+from speedtrack.alerts.lines.trials import PositionRange, Search, TrialLine, TrialPoint, find_commits
 from speedtrack.alerts.lines.windows import BEFORE, Window
 from speedtrack.alerts.models import Alert, BestLevel, ChangePoint, Verdict
 from speedtrack.alerts.pairs import sizes
@@ -46,7 +46,7 @@ BEST_LEVEL = "its best level"
 BEST = "SELECT series_id, branch_id, commit_id, level FROM alerts_bestlevel WHERE series_id = ANY (%(series)s)"
 # The places on branches with which their heads are compared: those of each head, by its number; then the best level of
 # each line, by the number of the line below zero.
-PLACES = """
+REFERENCES = """
     WITH head AS (
         SELECT asked.at, asked.branch_id, c.project_id, c.committed_at, p.number
           FROM unnest(%(branches)s::bigint[], %(heads)s::bigint[]) WITH ORDINALITY AS asked (branch_id, head_id, at)
@@ -187,8 +187,10 @@ def look_for_drift(line: Heading, line_references: Sequence[DriftReference]) -> 
 
 def without_steps(points: TrialLine, steps: Sequence[tuple[int, float]]) -> list[float]:
     """The values of the points with the effect of these steps removed. A step is (position, ratio)."""
-    places = zip(points.positions, points.values, strict=True)
-    return [value / math.prod(ratios_within(steps, 0, position)) for position, value in places]
+    return [
+        value / math.prod(ratios_within(steps, 0, position))
+        for position, value in zip(points.positions, points.values, strict=True)
+    ]
 
 
 def suspect_drift(line: Heading, reference: DriftReference, new_drift: Drift) -> ChangePoint:
@@ -207,13 +209,13 @@ def suspect_drift(line: Heading, reference: DriftReference, new_drift: Drift) ->
 
 
 def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[DriftReference]]:
-    """For each line its measured references:
+    """For each line its measured references.
 
-    ``best``, the last release before its head, and the commits AGES days before.
+    These are ``best``, the last release before its head, and the commits AGES days before.
     """
-    places = list(reference_places(lines, best))
-    levels = measured_places([search for _, _, search in places])
-    measured = [(*place, level) for place, level in zip(places, levels, strict=True) if len(level.commits) >= FEWEST]
+    named = list(reference_searches(lines, best))
+    levels = find_commits([search for _, _, search in named])
+    measured = [(*one, level) for one, level in zip(named, levels, strict=True) if len(level.commits) >= FEWEST]
     values = iter(newest_values([(search.series_id, level.commits.tolist()) for _, _, search, level in measured]))
     by_line: list[list[DriftReference]] = [[] for _ in lines]
     for at, name, _, level in measured:
@@ -222,7 +224,7 @@ def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[Drift
     return by_line
 
 
-def reference_places(lines: Sequence[Heading], best: Sequence[int]) -> Iterator[tuple[int, str, Search]]:
+def reference_searches(lines: Sequence[Heading], best: Sequence[int]) -> Iterator[tuple[int, str, Search]]:
     """For each line the names of its references, and the searches for their levels; the nearest ones first."""
     branches, heads = [line.window.branch.pk for line in lines], [line.head.commit_id for line in lines]
     numbered = {ends: number for number, ends in enumerate(dict.fromkeys(zip(branches, heads, strict=True)), start=1)}
@@ -234,16 +236,16 @@ def reference_places(lines: Sequence[Heading], best: Sequence[int]) -> Iterator[
         "best": list(best),
         "best_level": BEST_LEVEL,
     }
-    places: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    positions: dict[int, list[tuple[int, str]]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(PLACES, parameters)
+        cursor.execute(REFERENCES, parameters)
         for at, name, number in cursor:
-            places[at].append((number, name))
+            positions[at].append((number, name))
     for at, (line, *ends) in enumerate(zip(lines, branches, heads, strict=True)):
-        common = sorted(places[numbered[ends[0], ends[1]]], reverse=True)
-        for number, name in [*common, *places[-1 - at]]:
-            path = Path(ends[0], max(line.begins, number - REACH), number)
-            yield at, name, Search(line.window.series.pk, path, LEVEL, from_end=True)
+        common = sorted(positions[numbered[ends[0], ends[1]]], reverse=True)
+        for number, name in [*common, *positions[-1 - at]]:
+            within = PositionRange(ends[0], max(line.begins, number - REACH), number)
+            yield at, name, Search(line.window.series.pk, within, LEVEL, from_end=True)
 
 
 def newest_values(points: Iterable[tuple[int, Iterable[int]]]) -> list[float]:

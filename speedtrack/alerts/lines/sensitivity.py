@@ -144,8 +144,8 @@ def level_starts(series: Iterable[int], branch: Branch) -> dict[int, list[int]]:
 def settled_changes(branch: Branch) -> QuerySet[Any]:
     """The changes that began new levels. ``place``: the position on the branch, None if the commit is not on it."""
     statuses = (ChangePoint.Status.CONFIRMED, ChangePoint.Status.HISTORY)
-    places = Position.objects.filter(branch=branch, commit=OuterRef("commit")).values("number")
-    return ChangePoint.objects.filter(status__in=statuses).annotate(place=Subquery(places))
+    numbers = Position.objects.filter(branch=branch, commit=OuterRef("commit")).values("number")
+    return ChangePoint.objects.filter(status__in=statuses).annotate(place=Subquery(numbers))
 
 
 def with_level_starts(branch: Branch) -> QuerySet[SeriesSensitivity]:

@@ -1,7 +1,7 @@
-"""Stretches of lines with the trials of their clean points, for detection; read for many series at once.
+"""Ranges of lines with the trials of their clean points, for detection; read for many series at once.
 
-First the commits are found, along paths that the series share; then the samples of these commits are read. All as
-columns: a row of PostgreSQL or an object of Python per sample would cost too much.
+First the commits are found, in ranges of positions that the series share; then the samples of these commits are read.
+All as columns: a row of PostgreSQL or an object of Python per sample would cost too much.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,26 +24,26 @@ FURTHER = 16  # times as many are searched next
 FLOAT, EMPTY = 12, 12  # bytes of an element, and of an empty array, in PostgreSQL's binary form
 HEAD = 20  # bytes before the elements
 
-# First the paths: their commits and positions, and the last position of the branch. Then for each series its commits of
-# a path. In the order of their ids, as the index of points is: it is then read once from one end to the other.
+# First the ranges: their commits and positions, and the last position of the branch. Then the commits of each series in
+# its range. In the order of their ids, as the index of points is: it is then read once from one end to the other.
 ALONG = sql(f"""
-      WITH path AS MATERIALIZED (
-        SELECT asked.place, found.*,
+      WITH range AS MATERIALIZED (
+        SELECT asked.number, found.*,
                {positions.head("asked.branch_id")} AS head
           FROM unnest(%(branches)s::bigint[], %(lows)s::int[], %(highs)s::int[])
-               WITH ORDINALITY AS asked (branch_id, low, high, place)
+               WITH ORDINALITY AS asked (branch_id, low, high, number)
     CROSS JOIN LATERAL (
             SELECT array_agg(p.commit_id ORDER BY p.commit_id) AS commits,
                    array_agg(p.number ORDER BY p.commit_id) AS numbers
               FROM projects_position p
              WHERE p.branch_id = asked.branch_id AND p.number BETWEEN asked.low AND asked.high) found)
-    SELECT place, 0, array_send(commits), array_send(numbers), head FROM path
+    SELECT number, 0, array_send(commits), array_send(numbers), head FROM range
  UNION ALL
-    SELECT path.place, s.at, array_send(ARRAY(SELECT m.commit_id FROM runs_measurement m
-                                               WHERE m.series_id = s.id AND m.commit_id = ANY (path.commits)
+    SELECT range.number, s.at, array_send(ARRAY(SELECT m.commit_id FROM runs_measurement m
+                                               WHERE m.series_id = s.id AND m.commit_id = ANY (range.commits)
                                                  AND IS_CLEAN_POINT)), NULL, NULL
-      FROM unnest(%(series)s::bigint[], %(places)s::bigint[]) WITH ORDINALITY AS s (id, place, at)
-      JOIN path USING (place)
+      FROM unnest(%(series)s::bigint[], %(ranges)s::bigint[]) WITH ORDINALITY AS s (id, number, at)
+      JOIN range USING (number)
 """)  # noqa: S608 - constants
 # Where the line of a series with fewer points than are wanted begins on a branch: null if it has no point there.
 # "+ 0", or PostgreSQL would look for the smallest number from the root on.
@@ -126,7 +126,7 @@ class TrialLine(Sequence[TrialPoint]):
         return TrialPoint(self.positions[index], self.commits[index], trials, self.values[index])
 
 
-class Stretch(NamedTuple):
+class LineRange(NamedTuple):
     """The part of a series' line along a branch from one position to another."""
 
     series_id: int
@@ -143,7 +143,7 @@ class Around:
     after: int = 0
 
 
-class Path(NamedTuple):
+class PositionRange(NamedTuple):
     """The positions of a branch from ``low`` to ``high``; none if ``low`` is above it."""
 
     branch_id: int
@@ -152,103 +152,103 @@ class Path(NamedTuple):
 
 
 class Search(NamedTuple):
-    """A search for the ``wanted`` clean points of a series on a path that are nearest to its end, or to its beginning.
+    """A search for the clean points of a series in a range, at most ``limit``: those nearest to its beginning or end.
 
-    ``wanted``: None for all of them.
+    ``limit``: None for all of them.
     """
 
     series_id: int
-    path: Path
-    wanted: int | None = None
+    within: PositionRange
+    limit: int | None = None
     from_end: bool = False
 
-    def piece(self, factor: int) -> Path:
-        """The part of the path that is searched first: ``factor`` commits for each point that is wanted."""
-        branch, low, high = self.path
-        if self.wanted is None or high - low < (size := factor * self.wanted):
-            return self.path
-        return Path(branch, high - size + 1, high) if self.from_end else Path(branch, low, low + size - 1)
+    def piece(self, factor: int) -> PositionRange:
+        """The part of the range that is searched first: ``factor`` commits for each point that is wanted."""
+        branch, low, high = self.within
+        if self.limit is None or high - low < (size := factor * self.limit):
+            return self.within
+        return PositionRange(branch, *((high - size + 1, high) if self.from_end else (low, low + size - 1)))
 
-    def after(self, piece: Path, head: int) -> "Search":
-        """The search in what is left of the path. ``head``: the last position of the branch."""
-        branch, low, high = self.path
-        left = Path(branch, low, piece.low - 1) if self.from_end else Path(branch, piece.high + 1, min(high, head))
-        return self._replace(path=left)
+    def after(self, piece: PositionRange, head: int) -> "Search":
+        """The search in the rest of the range. ``head``: the last position of the branch."""
+        branch, low, high = self.within
+        rest = (low, piece.low - 1) if self.from_end else (piece.high + 1, min(high, head))
+        return self._replace(within=PositionRange(branch, *rest))
 
     @property
     def is_over(self) -> bool:
-        return self.path.low > self.path.high
+        return self.within.low > self.within.high
 
 
-class Places(NamedTuple):
+class MeasuredCommits(NamedTuple):
     """Measured commits by id, in their order on a branch, with their positions."""
 
     numbers: Array
     commits: Array
 
     @classmethod
-    def joined(cls, parts: Iterable["Places"]) -> "Places":
+    def joined(cls, parts: Iterable["MeasuredCommits"]) -> "MeasuredCommits":
         numbers, commits = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.argsort(numbers)
         return cls(numbers[order], commits[order])
 
-    def nearest(self, search: Search) -> "Places":
-        """Those that the search wants, of a few more that were met with."""
-        if search.wanted is None or len(self.numbers) <= search.wanted:
+    def nearest(self, search: Search) -> "MeasuredCommits":
+        """The ``limit`` ones that the search is for, where its last piece had more of them."""
+        if search.limit is None or len(self.numbers) <= search.limit:
             return self
-        wanted = slice(-search.wanted, None) if search.from_end else slice(search.wanted)
-        return Places(self.numbers[wanted], self.commits[wanted])
+        nearest = slice(-search.limit, None) if search.from_end else slice(search.limit)
+        return MeasuredCommits(self.numbers[nearest], self.commits[nearest])
 
 
-NOWHERE = Places(np.empty(0, np.int32), np.empty(0, np.int32))
+NO_COMMITS = MeasuredCommits(np.empty(0, np.int32), np.empty(0, np.int32))
 
 
-def trial_lines(stretches: Sequence[Stretch], around: Around = Around()) -> list[TrialLine]:
-    """For each stretch: the clean points of its series between its positions, and around them, in commit order."""
+def trial_lines(ranges: Sequence[LineRange], around: Around = Around()) -> list[TrialLine]:
+    """For each range: the clean points of its series between its positions, and around them, in commit order."""
     searches = [
         search
-        for series, branch, first, last in stretches
+        for series, branch, first, last in ranges
         for search in (
-            Search(series, Path(branch, 0, first - 1 if around.before else -1), around.before, from_end=True),
-            Search(series, Path(branch, first, last)),
-            Search(series, Path(branch, last + 1, END if around.after else -1), around.after),
+            Search(series, PositionRange(branch, 0, first - 1 if around.before else -1), around.before, from_end=True),
+            Search(series, PositionRange(branch, first, last)),
+            Search(series, PositionRange(branch, last + 1, END if around.after else -1), around.after),
         )
     ]
-    places = measured_places(searches)
-    of_stretches = [Places.joined(places[at : at + 3]) for at in range(0, len(places), 3)]
-    return lines_of([stretch.series_id for stretch in stretches], of_stretches)
+    found = find_commits(searches)
+    commits = [MeasuredCommits.joined(found[at : at + 3]) for at in range(0, len(found), 3)]
+    return lines_of([line_range.series_id for line_range in ranges], commits)
 
 
-def measured_places(searches: Sequence[Search]) -> list[Places]:
-    """What each search leads to.
+def find_commits(searches: Sequence[Search]) -> list[MeasuredCommits]:
+    """The commits that each search finds.
 
     One statement for all of them, and more for lines of which few commits are measured.
     """
-    places, factor = [NOWHERE for _ in searches], FIRST_PIECE
+    found, factor = [NO_COMMITS for _ in searches], FIRST_PIECE
     unfinished = {at: search for at, search in enumerate(searches) if not search.is_over}
     while unfinished:
         pieces = [search.piece(factor) for search in unfinished.values()]
-        answers = places_along([search.series_id for search in unfinished.values()], pieces)
-        left: dict[int, Search] = {}
+        answers = commits_along([search.series_id for search in unfinished.values()], pieces)
+        to_continue: dict[int, Search] = {}
         for (at, search), piece, (further, head) in zip(unfinished.items(), pieces, answers, strict=True):
-            places[at] = Places.joined([places[at], further])
-            if len(places[at].numbers) < (search.wanted or 0):
-                left[at] = search.after(piece, head)
-        unfinished = within_lines(left) if factor == FIRST_PIECE else left
+            found[at] = MeasuredCommits.joined([found[at], further])
+            if len(found[at].numbers) < (search.limit or 0):
+                to_continue[at] = search.after(piece, head)
+        unfinished = within_lines(to_continue) if factor == FIRST_PIECE else to_continue
         unfinished = {at: search for at, search in unfinished.items() if not search.is_over}
         factor *= FURTHER
-    return [found.nearest(search) for found, search in zip(places, searches, strict=True)]
+    return [commits.nearest(search) for commits, search in zip(found, searches, strict=True)]
 
 
-def places_along(series: Sequence[int], paths: Sequence[Path]) -> list[tuple[Places, int]]:
-    """The measured commits of each of these series on its path, and the last position of the path's branch."""
-    numbered = {path: number for number, path in enumerate(dict.fromkeys(paths), start=1)}
+def commits_along(series: Sequence[int], ranges: Sequence[PositionRange]) -> list[tuple[MeasuredCommits, int]]:
+    """The measured commits of each of these series in its range, and the last position of the range's branch."""
+    numbered = {one: number for number, one in enumerate(dict.fromkeys(ranges), start=1)}
     parameters: dict[str, Any] = {
-        "branches": [path.branch_id for path in numbered],
-        "lows": [path.low for path in numbered],
-        "highs": [path.high for path in numbered],
+        "branches": [one.branch_id for one in numbered],
+        "lows": [one.low for one in numbered],
+        "highs": [one.high for one in numbered],
         "series": list(series),
-        "places": [numbered[path] for path in paths],
+        "ranges": [numbered[one] for one in ranges],
     }
     with connection.cursor() as cursor:
         cursor.execute(ALONG, parameters)
@@ -258,12 +258,12 @@ def places_along(series: Sequence[int], paths: Sequence[Path]) -> list[tuple[Pla
         commits, numbers, head = rows[number, 0]
         along[number] = array_of(commits), array_of(numbers), -1 if head is None else head
     answers = []
-    for at, number in enumerate(parameters["places"], start=1):
+    for at, number in enumerate(parameters["ranges"], start=1):
         commits, numbers, head = along[number]
         measured = np.unique(array_of(rows[number, at][0]))
-        on_path = numbers[np.searchsorted(commits, measured)]
-        order = np.argsort(on_path)
-        answers.append((Places(on_path[order], measured[order]), head))
+        positions = numbers[np.searchsorted(commits, measured)]
+        order = np.argsort(positions)
+        answers.append((MeasuredCommits(positions[order], measured[order]), head))
     return answers
 
 
@@ -274,37 +274,37 @@ def within_lines(searches: Mapping[int, Search]) -> dict[int, Search]:
         return dict(searches)
     parameters: dict[str, Any] = {
         "series": [search.series_id for search in backwards],
-        "branches": [search.path.branch_id for search in backwards],
-        "counts": [search.wanted for search in backwards],
+        "branches": [search.within.branch_id for search in backwards],
+        "counts": [search.limit for search in backwards],
     }
     with connection.cursor() as cursor:
         cursor.execute(BEGINNINGS, parameters)
         beginnings = iter([END if number is None else number for (number,) in cursor])
     return {
-        at: search._replace(path=search.path._replace(low=max(search.path.low, next(beginnings))))
+        at: search._replace(within=search.within._replace(low=max(search.within.low, next(beginnings))))
         if search.from_end
         else search
         for at, search in searches.items()
     }
 
 
-def lines_of(series: Sequence[int], places: Sequence[Places]) -> list[TrialLine]:
+def lines_of(series: Sequence[int], measured: Sequence[MeasuredCommits]) -> list[TrialLine]:
     """The lines of these series through their measured commits."""
-    commits = [array_text(of_line.commits.tolist()) for of_line in places]
+    commits = [array_text(of_line.commits.tolist()) for of_line in measured]
     with connection.cursor() as cursor:
         cursor.execute(SAMPLES, {"series": list(series), "commits": commits})
         *encoded, samples = cursor.fetchone()
     if samples is None:
         return [TrialLine.of([]) for _ in series]
     at, ids, commit_ids, sizes = map(array_of, encoded)
-    at, numbers = at - 1, numbers_of(places, at - 1, commit_ids)
+    at, numbers = at - 1, numbers_of(measured, at - 1, commit_ids)
     order = np.lexsort((ids, numbers, at))
     values = samples_of(samples, sizes, order)
-    points = points_of(Measured(at[order], numbers[order], commit_ids[order], sizes[order]), values)
+    points = points_of(PointColumns(at[order], numbers[order], commit_ids[order], sizes[order]), values)
     return list(split(points, len(series)))
 
 
-class Measured(NamedTuple):
+class PointColumns(NamedTuple):
     """Measurements, or points, as columns: the index of the line, the position, the commit, the number of samples."""
 
     at: Array
@@ -313,10 +313,10 @@ class Measured(NamedTuple):
     sizes: Array
 
 
-def numbers_of(places: Sequence[Places], at: Array, commits: Array) -> Array:
-    """The position of each commit, which is among the places with the index beside it."""
-    keys = np.concatenate([(index << 32) + of_line.commits.astype(np.int64) for index, of_line in enumerate(places)])
-    numbers, order = np.concatenate([of_line.numbers for of_line in places]), np.argsort(keys)
+def numbers_of(measured: Sequence[MeasuredCommits], at: Array, commits: Array) -> Array:
+    """The position of each commit, which is among the measured ones with the index beside it."""
+    keys = np.concatenate([(index << 32) + of_line.commits.astype(np.int64) for index, of_line in enumerate(measured)])
+    numbers, order = np.concatenate([of_line.numbers for of_line in measured]), np.argsort(keys)
     return numbers[order][np.searchsorted(keys[order], (at << 32) + commits)]
 
 
@@ -334,19 +334,19 @@ def samples_of(encoded: bytes, sizes: Array, order: Array) -> Array:
     return values
 
 
-def points_of(measured: Measured, values: Array) -> tuple[Measured, Array]:
+def points_of(columns: PointColumns, values: Array) -> tuple[PointColumns, Array]:
     """One point for all measurements of a commit in a line; samples that are no finite numbers are left out."""
     is_finite = np.isfinite(values)
-    owners = np.repeat(np.arange(len(measured.sizes)), measured.sizes)[is_finite]
-    counts = np.bincount(owners, minlength=len(measured.sizes))
-    is_first = (np.diff(measured.at, prepend=-1) != 0) | (np.diff(measured.numbers, prepend=-1) != 0)
+    owners = np.repeat(np.arange(len(columns.sizes)), columns.sizes)[is_finite]
+    counts = np.bincount(owners, minlength=len(columns.sizes))
+    is_first = (np.diff(columns.at, prepend=-1) != 0) | (np.diff(columns.numbers, prepend=-1) != 0)
     firsts = np.flatnonzero(is_first)
     sizes = np.add.reduceat(counts, firsts)
-    at, numbers, commits, _ = (column[firsts[sizes > 0]] for column in measured)
-    return Measured(at, numbers, commits, sizes[sizes > 0]), values[is_finite]
+    at, numbers, commits, _ = (column[firsts[sizes > 0]] for column in columns)
+    return PointColumns(at, numbers, commits, sizes[sizes > 0]), values[is_finite]
 
 
-def split(points: tuple[Measured, Array], count: int) -> Iterator[TrialLine]:
+def split(points: tuple[PointColumns, Array], count: int) -> Iterator[TrialLine]:
     """The points of each of ``count`` lines."""
     (at, numbers, commits, sizes), values = points
     middles, samples = medians(values, sizes), np.concatenate([[0], np.cumsum(sizes)])

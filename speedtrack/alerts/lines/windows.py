@@ -13,7 +13,7 @@ from typing import Any
 from django.db import connection
 
 from speedtrack.alerts.lines import lines
-from speedtrack.alerts.lines.trials import Around, Stretch, TrialLine, trial_lines
+from speedtrack.alerts.lines.trials import Around, LineRange, TrialLine, trial_lines
 from speedtrack.projects import positions
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Series
@@ -136,8 +136,8 @@ def distinct_windows(groups: Sequence[list[NewPoints]]) -> list[Window]:
 
 
 def read_windows(news: Sequence[NewPoints]) -> list[Window]:
-    stretches = [Stretch(new.series.pk, new.branch.pk, new.positions[0], new.positions[-1]) for new in news]
-    points = trial_lines(stretches, Around(before=BEFORE, after=AHEAD))
+    ranges = [LineRange(new.series.pk, new.branch.pk, new.positions[0], new.positions[-1]) for new in news]
+    points = trial_lines(ranges, Around(before=BEFORE, after=AHEAD))
     return [
         Window(new.series, new.branch, of_line, frozenset(new.commits))
         for new, of_line in zip(news, points, strict=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from speedtrack.alerts.lines import linecolumns, lines
-from speedtrack.alerts.lines.trials import Around, Stretch, TrialPoint, trial_lines
+from speedtrack.alerts.lines.trials import Around, LineRange, TrialPoint, trial_lines
 from speedtrack.runs.models import Measurement, Samples, Series
 from speedtrack.tests.histories import History
 
@@ -29,7 +29,7 @@ def series(history: History) -> Series:
 def trials_between(
     history: History, series: Series, first: int, last: int, around: Around = NOTHING
 ) -> list[TrialPoint]:
-    (found,) = trial_lines([Stretch(series.pk, history.branch.pk, first, last)], around)
+    (found,) = trial_lines([LineRange(series.pk, history.branch.pk, first, last)], around)
     return list(found)
 
 
@@ -72,8 +72,8 @@ def test_trials_are_those_of_clean_points(history: History, series: Series) -> N
 def test_the_trials_of_several_lines_are_read_together(history: History, series: Series) -> None:
     other, commits = history.series("other"), list(history.branch.positions.order_by("number"))
     history.measure([other], {commits[i].commit_id: [[7.0, 8.0, 9.0]] for i in (1, 6)})
-    asked = [Stretch(one.pk, history.branch.pk, first, last) for one, first, last in ((other, 0, 5), (series, 4, 6))]
-    assert list(map(list, trial_lines([*asked, Stretch(other.pk, history.branch.pk, 2, 5)]))) == [
+    asked = [LineRange(one.pk, history.branch.pk, first, last) for one, first, last in ((other, 0, 5), (series, 4, 6))]
+    assert list(map(list, trial_lines([*asked, LineRange(other.pk, history.branch.pk, 2, 5)]))) == [
         trials_between(history, other, 0, 5),
         trials_between(history, series, 4, 6),
         [],

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.lines.effects import smallest_effect
-from speedtrack.alerts.lines.trials import Stretch, trial_lines
+from speedtrack.alerts.lines.trials import LineRange, trial_lines
 from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.triage import reasons
@@ -83,7 +83,7 @@ def replay(project: Project, since: datetime = ALWAYS) -> list[ReplayEntry]:
 
 
 def whole_line(series: Series, branch: Branch, positions: dict[int, Position]) -> WholeLine:
-    (line,) = trial_lines([Stretch(series.pk, branch.pk, 0)])
+    (line,) = trial_lines([LineRange(series.pk, branch.pk, 0)])
     points = [Point(point.trials) for point in line]
     effect = smallest_effect(series)
     shifts = suspect_shifts(points, smallest_effect=effect)

@@ -24,19 +24,19 @@ def plain_rows(rows: "QuerySet[M]", columns: Iterable[str], joined: Collection[s
     """
     related = by_relation(columns)
     apart = {name: key_of(rows.model, name) for name in related if name not in joined}
-    first = Reading.of(rows.model, (*(path for path in columns if relation_of(path) not in apart), *apart.values()))
+    first = RowShape.of(rows.model, (*(path for path in columns if relation_of(path) not in apart), *apart.values()))
     read = [first.row(iter(values)) for values in rows.values_list(*first.paths)]
     for model, relations in by_model(rows.model, apart).items():
         behind = {path for name in relations for path in related[name]}
-        set_related(read, {name: apart[name] for name in relations}, Reading.of(model, tuple(sorted(behind))))
+        set_related(read, {name: apart[name] for name in relations}, RowShape.of(model, tuple(sorted(behind))))
     return cast("list[M]", read)
 
 
-def set_related(rows: Iterable[Any], keys: Mapping[str, str], reading: "Reading") -> None:
+def set_related(rows: Iterable[Any], keys: Mapping[str, str], shape: "RowShape") -> None:
     """Set relations of the rows; ``keys``: the attributes with the ids, by the relations' names."""
     ids = {getattr(row, key) for row in rows for key in keys.values()} - {None}
-    related = reading.model._default_manager.filter(among("pk", ids)).values_list(*reading.paths) if ids else ()
-    by_id = {row.pk: row for row in (reading.row(iter(values)) for values in related)}
+    related = shape.model._default_manager.filter(among("pk", ids)).values_list(*shape.paths) if ids else ()
+    by_id = {row.pk: row for row in (shape.row(iter(values)) for values in related)}
     for row in rows:
         for name, key in keys.items():
             setattr(row, name, by_id.get(getattr(row, key)))
@@ -68,35 +68,35 @@ class Among(Func):
 
 
 @dataclass(frozen=True)
-class Reading:
+class RowShape:
     """What is read of the rows of a model: its own columns, and what they refer to, by the names of relations."""
 
     model: type[Model]
     names: tuple[str, ...]
-    related: Mapping[str, "Reading"]
+    related: Mapping[str, "RowShape"]
 
     @staticmethod
     @cache
-    def of(model: type[Model], columns: tuple[str, ...]) -> "Reading":
-        """The reading of these columns, with the ids of the rows and of those that they refer to."""
+    def of(model: type[Model], columns: tuple[str, ...]) -> "RowShape":
+        """The shape of rows with these columns, with the ids of the rows and of those that they refer to."""
         related = by_relation(columns)
         own = (path for path in columns if "__" not in path and not is_property(model, path))
         keys = (key_of(model, name) for name in related)
-        further = {name: Reading.of(model_behind(model, name), tuple(paths)) for name, paths in related.items()}
-        return Reading(model, tuple(dict.fromkeys([key_of(model), *own, *keys])), further)
+        further = {name: RowShape.of(model_behind(model, name), tuple(paths)) for name, paths in related.items()}
+        return RowShape(model, tuple(dict.fromkeys([key_of(model), *own, *keys])), further)
 
     @cached_property
     def paths(self) -> list[str]:
         """The columns as ``QuerySet.values_list`` takes them, in the order of ``row``."""
-        further = (f"{name}__{path}" for name, reading in self.related.items() for path in reading.paths)
+        further = (f"{name}__{path}" for name, shape in self.related.items() for path in shape.paths)
         return [*self.names, *further]
 
     def row(self, values: Iterator[Any]) -> Any:
         """The row of these values; None if its id is null, because nothing refers to it."""
         row = self.type()
         row.__dict__.update(zip(self.names, values, strict=False))  # the values behind are those of related rows
-        for name, reading in self.related.items():
-            row.__dict__[name] = reading.row(values)
+        for name, shape in self.related.items():
+            row.__dict__[name] = shape.row(values)
         return None if row.pk is None else row
 
     @cached_property

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from celery import Celery
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from speedtrack.monitoring import collector, tasktimes
@@ -22,7 +24,7 @@ from speedtrack.monitoring.models import TaskTime
 from speedtrack.notices.models import Outbox
 from speedtrack.projects import intake
 from speedtrack.runs.documents import Failure
-from speedtrack.runs.models import Measurement
+from speedtrack.runs.models import Attempt, Measurement
 from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 from speedtrack.tests.clusters import databases
@@ -95,6 +97,20 @@ def test_flags_of_measurements(client: Client, world: World) -> None:
     queue.complete(run.machine, run.pk, run.lease_token)
     found = scrape(client)["speedtrack_flagged_measurements_last_day"]
     assert found["driver_saturated",] == found["noisy",] > 0
+
+
+def test_the_measurements_of_an_ended_attempt_are_counted_once(client: Client, world: World) -> None:
+    flag_all_measurements()
+    before = scrape(client)["speedtrack_flagged_measurements_last_day"]
+    ended = list(Measurement.objects.values_list("pk", flat=True))
+    world.push(1)
+    world.measure()
+    flag_all_measurements()
+    Measurement.objects.filter(pk__in=ended).update(flags=[])
+    after = scrape(client)["speedtrack_flagged_measurements_last_day"]
+    assert after["noisy",] == before["noisy",] * Measurement.objects.count() / len(ended)
+    Attempt.objects.update(ended_at=timezone.now() - timedelta(days=2))
+    assert "speedtrack_flagged_measurements_last_day" not in scrape(client)
 
 
 def test_states_of_machines(client: Client, world: World) -> None:

@@ -50,7 +50,7 @@ def test_the_nearest_position_with_a_condition(branch: Branch, begin: int, end: 
 @pytest.mark.parametrize(("begin", "end"), RANGES)
 @pytest.mark.parametrize("order", ["ASC", "DESC"])
 def test_a_stretch_in_order(branch: Branch, begin: int, end: int, order: str) -> None:
-    table = positions.stretch("%(branch)s", str(begin), str(end), order)
+    table = positions.in_blocks("%(branch)s", str(begin), str(end), order)
     query = f"SELECT number FROM {table} p ORDER BY block {order}, number {order} LIMIT 40"
     expected = sorted(range(begin, end + 1), reverse=order == "DESC")
     assert numbers_of(query, branch) == expected[:40]

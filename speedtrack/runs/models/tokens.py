@@ -13,7 +13,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Least, Now
 from django.utils import timezone
 
-from speedtrack.ground.postgres.pgvalues import first_row, partial_row
+from speedtrack.ground.postgres.pgvalues import first_row_of_request, partial_row
 from speedtrack.ground.secrets.tokentexts import MACHINE, NotAToken, TokenText
 from speedtrack.runs.models.machines import SEEN_EVERY, Machine
 
@@ -113,7 +113,7 @@ class MachineToken(models.Model):
     def of(text: str) -> "MachineToken":
         """The token with its machine. Raises UnknownMachineToken that says why it is refused."""
         token = MachineToken.parse_used(text)
-        row = first_row(TOKEN, {"key": token.key})
+        row = first_row_of_request(TOKEN, {"key": token.key})
         if row is None or not hmac.compare_digest(row[0], token.digest):
             raise UnknownMachineToken("unknown machine token: add the machine, or give it a new token")
         _, revoked_at, is_over, rotation_due, pk, days, last_used_at, *columns, said = row

@@ -17,17 +17,16 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db import connection
 from django.db.models import BooleanField, Count, Exists, ExpressionWrapper, OuterRef, Q, Subquery
 from django.utils import timezone
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.models import SetMember, Suite
 from speedtrack.runs.models import ACTIVE, Build, Reason, Run, RunQuerySet, Status
+from speedtrack.runs.queue import durations
+from speedtrack.runs.queue.durations import RunDurations
 from speedtrack.runs.scheduling import standing
 
-LEARNED = 24  # newest runs of a machine that are learned from
-WITHIN = timedelta(days=30)
 LATE_S, LATE_SHARE = 30.0, 0.1  # an estimate is not more exact than this: what is later is called late
 SIDES = {"single": 1, "canary": 1, "paired": 2, "profile": 2}
 #: For a kind of run that the machine has not done with a benchmark yet: another kind whose trials are used, and the
@@ -40,46 +39,6 @@ INSTEAD: dict[str, tuple[tuple[str, float], ...]] = {
 }
 #: The ids of a run's benchmarks.
 BENCHMARKS = ArraySubquery(SetMember.objects.filter(benchmark_set=OuterRef("benchmark_set_id")).values("benchmark_id"))
-KIND = """CASE r.reason WHEN 'canary' THEN 'canary' WHEN 'profile' THEN 'profile'
-          ELSE CASE WHEN r.base_id IS NULL THEN 'single' ELSE 'paired' END END"""
-# The newest runs of each machine that ended well, and their successful attempts.
-NEWEST = """
-WITH newest AS MATERIALIZED (
-  SELECT r.machine_id, r.suite_id, a.id AS attempt_id, KIND AS kind,
-         extract(epoch FROM r.ended_at - r.started_at)::float8 AS span
-    FROM unnest(%(machines)s::bigint[]) m (id)
-   CROSS JOIN LATERAL (
-         SELECT * FROM runs_run r
-          WHERE r.machine_id = m.id AND r.ended_at > now() - %(within)s AND r.status = 'succeeded'
-            AND r.linked_id IS NULL AND r.started_at IS NOT NULL
-       ORDER BY r.ended_at DESC LIMIT %(learned)s) r
-    JOIN runs_attempt a ON a.run_id = r.id AND a.token = r.lease_token
-)
-""".replace("KIND", KIND)
-# Both sides of a pair run at once, so a pair takes as long as its longer side.
-LEARN = """NEWEST
-, taken AS (
-  SELECT n.attempt_id, r.benchmark_id, t.number, max(t.seconds) AS seconds, min(t.started_at) AS begun,
-         max(t.started_at + t.seconds * interval '1 second') AS ended
-    FROM newest n JOIN runs_result r ON r.attempt_id = n.attempt_id JOIN runs_trial t ON t.result_id = r.id
-   GROUP BY 1, 2, 3
-), measured AS (
-  SELECT attempt_id, array_agg(benchmark_id) AS benchmarks, array_agg(trials) AS trials, array_agg(seconds) AS seconds,
-         extract(epoch FROM max(ended) - min(begun))::float8 AS lasting
-    FROM (SELECT attempt_id, benchmark_id, count(*) AS trials, sum(seconds) AS seconds, min(begun) AS begun,
-                 max(ended) AS ended
-            FROM taken GROUP BY 1, 2) of_benchmark
-   GROUP BY 1
-), built AS (
-  SELECT b.attempt_id, array_agg(b.seconds) FILTER (WHERE b.cached) AS cached,
-         array_agg(b.seconds) FILTER (WHERE NOT b.cached) AS anew
-    FROM newest n JOIN runs_build b ON b.attempt_id = n.attempt_id GROUP BY 1
-)
-SELECT n.machine_id, s.name, n.kind, n.span, built.cached, built.anew,
-       measured.benchmarks, measured.trials, measured.seconds, measured.lasting
-  FROM newest n JOIN benchmarks_suite s ON s.id = n.suite_id
-  LEFT JOIN built USING (attempt_id) LEFT JOIN measured USING (attempt_id)
-""".replace("NEWEST", NEWEST)
 
 
 class RunWork(NamedTuple):
@@ -198,47 +157,26 @@ def seconds_of(work: RunWork, benchmark: int, like: Sequence[tuple[Usual, float]
 
 def learn(machine_ids: Iterable[int]) -> Learned:
     """Learn from the newest runs of these machines, in one statement."""
-    parameters: dict[str, Any] = {"machines": list(machine_ids), "within": WITHIN, "learned": LEARNED}
     learned = Learned()
-    with connection.cursor() as cursor:
-        cursor.execute(LEARN, parameters)
-        for machine_id, suite, kind, *columns in cursor:
-            durations = RunDurations._make(columns)
-            learned.cached_s[machine_id, suite] += durations.cached or []
-            learned.built_s[machine_id, suite] += durations.built or []
-            note(learned.usual[machine_id, suite, kind], durations)
+    for machine_id, suite, kind, taken in durations.newest(machine_ids):
+        learned.cached_s[machine_id, suite] += taken.cached or []
+        learned.built_s[machine_id, suite] += taken.built or []
+        note(learned.usual[machine_id, suite, kind], taken)
     return learned
 
 
-class RunDurations(NamedTuple):
-    """How long a run took, in seconds.
-
-    ``span``: from claim to end; ``cached``, ``built``: each build; ``benchmarks``: those that it measured, with the
-    number of their ``trials`` and the ``seconds`` of all of these; ``lasting``: from the first trial to the last, by
-    the runner's clock. None: there are no builds, or no trials.
-    """
-
-    span: float
-    cached: list[float] | None
-    built: list[float] | None
-    benchmarks: list[int] | None
-    trials: list[int]
-    seconds: list[float]
-    lasting: float
-
-
-def note(usual: Usual, durations: RunDurations) -> None:
+def note(usual: Usual, taken: RunDurations) -> None:
     """Add the durations of one run."""
-    usual.spans.append(durations.span)
-    if not durations.benchmarks:
+    usual.spans.append(taken.span)
+    if not taken.benchmarks:
         return
-    own = sum(durations.seconds)
-    measuring = max(own, durations.lasting)
-    building = sum([*(durations.cached or []), *(durations.built or [])])
-    usual.around.append(max(0.0, durations.span - building - measuring))
+    own = sum(taken.seconds)
+    measuring = max(own, taken.lasting)
+    building = sum([*(taken.cached or []), *(taken.built or [])])
+    usual.around.append(max(0.0, taken.span - building - measuring))
     if own > 0:
         usual.stretch.append(measuring / own)
-    for benchmark, count, seconds in zip(durations.benchmarks, durations.trials, durations.seconds, strict=True):
+    for benchmark, count, seconds in zip(taken.benchmarks, taken.trials, taken.seconds, strict=True):
         usual.per_trial[benchmark].append(seconds / count)
         usual.trials[benchmark].append(count)
 

@@ -56,7 +56,7 @@ SELECT b.id, branch.is_watched, head.number, facts.is_done, facts.is_news
 """  # noqa: S608 - constants
 
 
-class BranchChange(NamedTuple):
+class LagChange(NamedTuple):
     """What a look has seen of a branch.
 
     ``head``: the position that is to be measured, if any. ``is_done``: it has been. ``is_news``: another one was
@@ -87,7 +87,7 @@ def look() -> None:
     """
     with connection.cursor() as cursor:
         cursor.execute(CHANGED, {"every_s": LOOK_EVERY.total_seconds()})
-        changes = [BranchChange(*row) for row in cursor.fetchall()]
+        changes = [LagChange(*row) for row in cursor.fetchall()]
     branches = Branch.objects.select_related("project").in_bulk([change.branch for change in changes])
     set_awaited([(branches[change.branch], change) for change in changes if change.is_done or change.is_news])
     for change in changes:
@@ -95,7 +95,7 @@ def look() -> None:
             update_alarm(branches[change.branch])
 
 
-def set_awaited(changed: Sequence[tuple[Branch, BranchChange]]) -> None:
+def set_awaited(changed: Sequence[tuple[Branch, LagChange]]) -> None:
     """Start the clock of each branch for its head; that of a measured one stops. Alarms about former positions end.
 
     The number of queries does not grow with the number of branches: at the first look all of them change.

@@ -82,7 +82,7 @@ class LogStretch:
         return self.last - self.first + 1
 
 
-class Line(NamedTuple):
+class StoredLine(NamedTuple):
     """A line of a log, unchanged but for its length. ``cut``: its end is missing."""
 
     number: int
@@ -189,7 +189,7 @@ def extend(indexes: Mapping[int, LogIndex]) -> set[int]:
     return {piece.run for piece in come}
 
 
-def read(index: LogIndex, first: int, end: int) -> list[Line]:
+def read(index: LogIndex, first: int, end: int) -> list[StoredLine]:
     """The lines from ``first`` to before ``end``; fewer if the log has fewer, or was deleted meanwhile."""
     pieces = list(index.overlapping(first, end))
     texts = dict(LogChunk.objects.filter(pk__in=[piece.pk for piece in pieces]).values_list("pk", "text"))
@@ -203,19 +203,19 @@ def read(index: LogIndex, first: int, end: int) -> list[Line]:
                     texts_by_number.get(number, "")[: LINE_CHARACTERS + 1] + text[: LINE_CHARACTERS + 1]
                 )
     return [
-        Line(number, text[:LINE_CHARACTERS], len(text) > LINE_CHARACTERS)
+        StoredLine(number, text[:LINE_CHARACTERS], len(text) > LINE_CHARACTERS)
         for number, text in sorted(texts_by_number.items())
     ]
 
 
-def tail(run_id: int, count: int) -> tuple[list[Line], int]:
+def tail(run_id: int, count: int) -> tuple[list[StoredLine], int]:
     """The last ``count`` lines of a run's log, and the number of lines that the log has."""
     index = index_of(run_id)
     end = index.total + 1
     return read(index, max(index.start_before(end), end - count), end), index.total
 
 
-def document(index: LogIndex, lines: list[Line]) -> dict[str, Any]:
+def document(index: LogIndex, lines: list[StoredLine]) -> dict[str, Any]:
     """Lines as JSON for the browser, with the stretches that they belong to."""
     stretches = []
     if lines:

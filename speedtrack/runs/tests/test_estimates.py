@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs.models import Machine, Reason, Run, Status
+from speedtrack.runs.models import Machine, Reason, Run, Status, Trial
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import estimates, queue
@@ -136,6 +136,23 @@ def test_as_many_rows_are_learned_from_however_many_runs_have_ended(tracked: Tra
     few = rows_read(learn)
     add_ended(run, 600, 1000)
     assert rows_read(learn) <= few
+
+
+@pytest.mark.django_db
+def test_the_trials_of_a_run_are_read_once(tracked: Tracked, machine: Machine) -> None:
+    first, *_ = measure_all(machine)
+    trials = Trial.objects.count()
+    learned: list[estimates.Learned] = []
+
+    def learn() -> None:
+        learned.append(estimates.learn([machine.pk]))
+
+    assert rows_read(learn) > trials
+    assert rows_read(learn) < trials
+    assert learned[0] == learned[1]
+    builders.take_time(first, **(TIMES | {"trial_s": 400.0}))
+    learn()
+    assert learned[2] != learned[1], "it was measured again: it has another start and end"
 
 
 def add_ended(run: Run, count: int, first: int, projects: Sequence[Project] = ()) -> None:

@@ -11,7 +11,7 @@ from speedtrack.runs.models import LogChunk, Machine, Run
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.runs.results import logs
-from speedtrack.runs.results.logs import LINE_CHARACTERS, LINES, READ_BYTES, Line, LogIndex
+from speedtrack.runs.results.logs import LINE_CHARACTERS, LINES, READ_BYTES, LogIndex, StoredLine
 from speedtrack.tests import builders
 
 
@@ -40,7 +40,7 @@ def test_lines_have_the_numbers_that_the_text_gives_them(run: Run) -> None:
     send(run, "one\ntw", "o\n\nfo", "ur", "\nfive")
     index = logs.index_of(run.pk)
     assert logs.read(index, 1, 100) == [
-        Line(number, text, False) for number, text in enumerate(["one", "two", "", "four", "five"], 1)
+        StoredLine(number, text, False) for number, text in enumerate(["one", "two", "", "four", "five"], 1)
     ]
     assert (index.total, index.complete_lines) == (5, 4)
     assert texts(index, 2, 4) == ["two", ""]

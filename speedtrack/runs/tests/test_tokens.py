@@ -5,6 +5,7 @@ import sys
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -32,6 +33,20 @@ def test_runner_and_server_make_tokens_of_the_same_form() -> None:
     assert len(set(texts)) == 4
     for text in texts:
         assert TOKEN.fullmatch(text) and MachineToken.parse(text).text == text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_call_notices_that_its_connection_has_ended_and_takes_a_new_one(machine: Machine) -> None:
+    text = tokens.give(machine)
+    other = connection.copy()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (ended,) = cursor.fetchone()
+    with other.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 60000)", [ended])
+        assert cursor.fetchone() == (True,)
+    other.close()
+    assert MachineToken.of(text).machine == machine
 
 
 def test_a_mistyped_token_is_told_from_an_unknown_one(machine: Machine) -> None:

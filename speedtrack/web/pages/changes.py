@@ -79,7 +79,7 @@ CROSS JOIN LATERAL (
        ORDER BY p.number DESC, c.id DESC LIMIT %(most)s)
       UNION ALL
         (SELECT c.id, p.number
-           FROM {position_sql.stretch("b.id", "branch.head - %(reach)s + 1", "branch.head", "DESC")} p
+           FROM {position_sql.in_blocks("b.id", "branch.head - %(reach)s + 1", "branch.head", "DESC")} p
      CROSS JOIN LATERAL (
                 SELECT id FROM alerts_changepoint
                  WHERE commit_id = p.commit_id AND status = ANY (%(visible)s) OFFSET 0) c
@@ -269,7 +269,7 @@ def by_cause(points: Iterable[GroupedPoint]) -> list[list[GroupedPoint]]:
 
 
 def alert_around(step: GroupedPoint, raised: Iterable[tuple[range, bool, int]]) -> int | None:
-    """The first alert that goes the way of a step in a range that overlaps. A drift has no range that says so.
+    """The first alert in a step's direction whose range overlaps the step's. A drift belongs to none.
 
     ``raised``: the range, the direction and the alert of each change that has one.
     """

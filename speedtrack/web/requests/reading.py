@@ -40,7 +40,7 @@ def reading_from(alias: str) -> Iterator[None]:
         connections[PRIMARY] = own
 
 
-class Reading:
+class ReplicaRouting:
     """The innermost middleware: it calls the views of pages itself, up to twice."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:

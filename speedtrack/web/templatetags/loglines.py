@@ -7,7 +7,7 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from speedtrack.ground.texts.ansi import Span, spans
-from speedtrack.runs.results.logs import Line, Match
+from speedtrack.runs.results.logs import Match, StoredLine
 from speedtrack.web.addresses import path_of_number
 
 register = template.Library()
@@ -17,13 +17,13 @@ BEFORE = 5  # lines that are shown before one that was searched for
 
 
 @register.simple_tag
-def log_lines(run: int, lines: Iterable[Line]) -> SafeString:
+def log_lines(run: int, lines: Iterable[StoredLine]) -> SafeString:
     """Each line with its number, which links to it."""
     path = path_of_number("run-log", run)
     return mark_safe("".join(log_line(path, line) for line in lines))  # noqa: S308 - numbers are ours, texts are escaped
 
 
-def log_line(path: str, line: Line) -> str:
+def log_line(path: str, line: StoredLine) -> str:
     number = f'<a href="{path}?from={line.number}#L{line.number}" tabindex="-1">{line.number}</a>'
     return f'<li id="L{line.number}">{number}<span>{text_of(spans(line.text))}{CUT if line.cut else ""}</span></li>'
 

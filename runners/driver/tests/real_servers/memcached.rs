@@ -228,6 +228,24 @@ fn the_document_tells_hits_and_misses_as_the_server_does() {
 
 /// What a flush has ended is counted by the server for a second or two; what was stored right after it stays.
 #[test]
+fn a_cache_trace_hits_and_misses_as_the_server_counts() {
+    let (server, directory) = (Memcached::tcp(&[]), Directory::new());
+    let file = directory.path("trace.csv");
+    let row = |at: u64| {
+        let operation =
+            ["get", "gets", "set", "delete", "add", "append", "prepend", "replace"][at as usize % 8];
+        format!("{},key{},12,{},{},{operation},60\n", at / 1000, at * 7 % 50, at % 900, at % 11)
+    };
+    std::fs::write(&file, (0..3000).map(row).collect::<String>()).unwrap();
+    let document = server.document(&format!("--replay {file} --speed fast -c 5 -P 4"));
+    let (test, stats) = (&document["tests"][0], server.stats());
+    assert_eq!((&test["requests"], &test["errors"]["count"]), (&3000.into(), &0.into()));
+    let counted = |name: &str| test[name].as_u64().unwrap();
+    assert_eq!((counted("hits"), counted("misses")), (stats["get_hits"], stats["get_misses"]));
+    assert!(counted("hits") > 0 && counted("misses") > 0, "{test}");
+}
+
+#[test]
 fn a_prefill_right_after_a_flush_works() {
     let server = Memcached::tcp(&["-m", "64"]);
     for keys in [1000, 300, 1, 700] {

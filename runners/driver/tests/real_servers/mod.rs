@@ -11,5 +11,6 @@ mod machine;
 mod memcached;
 mod modes;
 mod output;
+mod replay;
 mod tls;
 mod wire;

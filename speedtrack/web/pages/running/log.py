@@ -11,7 +11,7 @@ from speedtrack.accounts.access import Access
 from speedtrack.ground.texts.text import plain
 from speedtrack.runs.models import LogChunk, Run
 from speedtrack.runs.results import logs
-from speedtrack.runs.results.logs import Line, LogIndex, LogStretch, Match
+from speedtrack.runs.results.logs import LogIndex, LogStretch, Match, StoredLine
 from speedtrack.web.pages.running.live import stream_of_run
 from speedtrack.web.pages.running.run import deletions_in_words, run_or_404
 
@@ -24,7 +24,7 @@ class ShownStretch:
     """A phase with the lines of it that are shown."""
 
     stretch: LogStretch
-    lines: list[Line] = field(default_factory=list)
+    lines: list[StoredLine] = field(default_factory=list)
 
     @property
     def earlier(self) -> int | None:
@@ -117,7 +117,7 @@ def load(pk: int, query: QueryDict, access: Access) -> LogPage:
     )
 
 
-def by_stretch(index: LogIndex, lines: list[Line]) -> list[ShownStretch]:
+def by_stretch(index: LogIndex, lines: list[StoredLine]) -> list[ShownStretch]:
     """The newest phases, and those whose lines are shown."""
     shown_stretches = []
     for position, stretch in enumerate(index.stretches):

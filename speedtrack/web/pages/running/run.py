@@ -29,7 +29,7 @@ from speedtrack.runs.queue.estimates import ExpectedTimes
 from speedtrack.runs.queue.jobs import members_of
 from speedtrack.runs.queue.progress import Progress, progress_of
 from speedtrack.runs.results import logs, reproduce
-from speedtrack.runs.results.logs import Line
+from speedtrack.runs.results.logs import StoredLine
 from speedtrack.runs.scheduling import states
 from speedtrack.web.pages.running.duels import Duel
 from speedtrack.web.pages.running.facts import FactGroups
@@ -105,7 +105,7 @@ class RunPage:
     progress: Progress | None
     expected: ExpectedTimes | None
     benchmarks: int
-    log: list[Line]
+    log: list[StoredLine]
     log_lines: int
     stream: str
     version: str

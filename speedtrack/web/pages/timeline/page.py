@@ -25,7 +25,7 @@ LATELY = 200  # commits in which the newest value is looked for
 # From the end of the branch, each commit by each series, until one was measured.
 NEWEST = lines.sql(f"""
     SELECT s.id, p.number, c.sha, c.committed_at
-      FROM {positions.stretch("%(branch)s", "%(first)s", "%(last)s", "DESC")} p
+      FROM {positions.in_blocks("%(branch)s", "%(first)s", "%(last)s", "DESC")} p
 CROSS JOIN unnest(%(series)s::bigint[]) AS s (id)
 CROSS JOIN LATERAL (
         SELECT FROM runs_measurement m

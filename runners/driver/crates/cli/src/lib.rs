@@ -81,6 +81,10 @@ fn run_native(words: &[OsString]) -> Result<(), Failure> {
     let program = [program, first].map(|word| word.to_string_lossy().into_owned());
     match program[1].as_str() {
         "run" => run::run(&program, rest.to_vec()),
+        // A recording is one more source of requests for `run`.
+        "replay" => {
+            run::run(&program, [OsString::from("--replay")].into_iter().chain(rest.to_vec()).collect())
+        }
         "duel" => duel::run(&program, rest.to_vec()),
         "compare" => compare(rest.to_vec()),
         "counters" => print(&format!("{}\n", counters::offered())),
@@ -152,6 +156,9 @@ fn completions(shell: Option<&OsString>) -> Result<(), Failure> {
 fn command() -> Command {
     let native = [
         run::command().name("run").about("measure, and write the results"),
+        run::command()
+            .name("replay")
+            .about("FILE [OPTIONS]: run --replay FILE, which plays recorded traffic"),
         duel::command()
             .name("duel")
             .about("measure two servers beside each other, and judge one by the other"),

@@ -74,8 +74,9 @@ pub struct Connection<R> {
     length: usize,
     /// Requests that were sent since it was opened.
     used: u64,
-    /// Bytes of replies.
+    /// Bytes of replies, and of requests that were sent or wait for room.
     received_bytes: u64,
+    sent_bytes: u64,
     /// Requests that may still be sent in this span.
     pub quota: u64,
     liveness: Liveness,
@@ -105,6 +106,7 @@ impl<R: Replies> Connection<R> {
             length: 0,
             used: 0,
             received_bytes: 0,
+            sent_bytes: 0,
             quota: 0,
             liveness: Liveness::default(),
             schedule: None,
@@ -135,7 +137,7 @@ impl<R: Replies> Connection<R> {
         self.quota = self.quota.saturating_add(lost);
         let place = self.batch.restart();
         self.replies.restart(place);
-        // Errors are ignored: a socket that is not connected any more is shut already.
+        // A socket that is no longer connected gives an error, and is shut already.
         let _ = SockRef::from(&self.channel.socket()).shutdown(Shutdown::Both);
         lost
     }
@@ -199,6 +201,11 @@ impl<R: Replies> Connection<R> {
     /// What went over it.
     pub fn traffic(&self) -> Traffic {
         Traffic { received_bytes: self.received_bytes, sent: self.batch.sent() }
+    }
+
+    /// Bytes in both directions.
+    pub fn bytes_moved(&self) -> u64 {
+        self.received_bytes + self.sent_bytes
     }
 
     #[inline]
@@ -270,6 +277,7 @@ impl<R: Replies> Connection<R> {
         }
         self.length = self.batch.prepare(count);
         self.sent = 0;
+        self.sent_bytes += self.length as u64;
         self.quota -= count as u64;
         self.used += count as u64;
         clock::now()
@@ -346,6 +354,7 @@ impl<R: Replies> Connection<R> {
             ))));
         }
         self.awaited -= tally.replies;
+        self.batch.take_reply(bytes, tally.replies > 0);
         self.received_bytes += bytes.len() as u64;
         self.liveness.moved(now);
         Ok(tally)

@@ -202,6 +202,22 @@ impl Meter {
         }
     }
 
+    /// Count one reply, received at `now`, to the command of this number, after [`Meter::count`] has counted it: for loads
+    /// whose commands are not known before.
+    pub fn count_command(&mut self, command: usize, now: u64, begin: SendTimes) {
+        if command >= self.record.commands.len() {
+            self.record.commands.resize_with(command + 1, CommandRecord::default);
+            if let Some(log) = &mut self.log {
+                log.commands_before.resize_with(command + 1, Histogram::default);
+            }
+        }
+        if self.phase != Phase::WarmUp {
+            let record = &mut self.record.commands[command];
+            record.latency.record(now - begin.due_at, 1);
+            record.inside += u64::from(self.phase == Phase::Window);
+        }
+    }
+
     #[cold]
     fn cross_edge(&mut self, now: u64) -> Result<(), Failure> {
         while now >= self.edge {

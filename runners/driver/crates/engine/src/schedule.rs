@@ -29,6 +29,9 @@ pub enum ArrivalProcess {
     Fixed,
     /// Exponential on each connection, so those of all connections together are exponential, too.
     Poisson,
+    /// As in a recording; nobody can ask for it.
+    #[serde(skip_deserializing)]
+    Recorded,
 }
 
 impl ArrivalProcess {
@@ -38,6 +41,7 @@ impl ArrivalProcess {
         match self {
             ArrivalProcess::Fixed => "fixed",
             ArrivalProcess::Poisson => "poisson",
+            ArrivalProcess::Recorded => "recorded",
         }
     }
 }
@@ -83,7 +87,7 @@ impl Schedule {
     pub fn new(arrivals: Arrivals, participant: Participant, begins_at: u64, ends_at: u64) -> Schedule {
         let per_s = arrivals.rate / participant.unit as f64;
         let gaps = match arrivals.process {
-            ArrivalProcess::Fixed => {
+            ArrivalProcess::Fixed | ArrivalProcess::Recorded => {
                 Gaps::Even { number: participant.index as u64, step: participant.clients as u64, per_s }
             }
             ArrivalProcess::Poisson => Gaps::Exponential {
@@ -113,6 +117,13 @@ impl Schedule {
         let after = self.begins_at.saturating_add(self.gaps.next());
         let after = if after < self.ends_at { after } else { u64::MAX };
         std::mem::replace(&mut self.due, after)
+    }
+
+    /// Leave out what is due before `moment`.
+    pub fn skip_to(&mut self, moment: u64) {
+        while self.due < moment {
+            self.take();
+        }
     }
 
     /// How many moments are left.

@@ -59,7 +59,7 @@ impl Topology {
         }
     }
 
-    /// What the first node that answers says; the others are asked when it does not know of all slots.
+    /// Take over the slots as the first node that knows all of them tells.
     fn refresh(&self, seeds: &[Node]) {
         let nodes = self.nodes();
         for node in nodes.iter().chain(seeds) {

@@ -9,5 +9,6 @@ pub mod message_connection;
 pub mod openings;
 pub mod parallel;
 pub mod pubsub;
+pub mod replay;
 pub mod stamp;
 pub mod timing;

@@ -7,6 +7,7 @@ use engine::latency::LatencyUs;
 use modes::blocking::Wakeup;
 use modes::openings::Connections;
 use modes::pubsub::Fanout;
+use modes::replay::Replayed;
 
 /// One note per line, at most 80 columns with two of indentation.
 pub fn of(test: &TestResult) -> Vec<String> {
@@ -21,6 +22,7 @@ pub fn of(test: &TestResult) -> Vec<String> {
     notes.extend(test.findings.connections.iter().flat_map(connections));
     notes.extend(test.findings.fanout.iter().map(fanout));
     notes.extend(test.findings.wakeup.iter().map(wakeup));
+    notes.extend(test.findings.replay.iter().flat_map(Replayed::notes));
     notes.extend(test.recovery.iter().map(Recovery::note));
     if test.pushes > 0 {
         notes.push(format!("{} push messages", test.pushes));
@@ -33,8 +35,9 @@ fn depth(depth: u64) -> String {
 }
 
 /// From when the latencies of a test in `mode` count.
-pub fn clock(mode: &str) -> &'static str {
+pub fn clock(mode: &str, is_open: bool) -> &'static str {
     match mode {
+        "replay" if is_open => "recorded times: from the intended start",
         "closed" => "closed loop: from the sending, which waits for the replies",
         "open" | "sweep" | "search" => "open loop: from the intended start",
         _ => "from the sending",

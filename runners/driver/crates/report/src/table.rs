@@ -41,7 +41,8 @@ pub fn render(document: &Document) -> String {
         notes::of(test).iter().for_each(|note| text += &format!("  {note}\n"));
     }
     text += &document.cut_short.iter().map(|cut| format!("  ! {}\n", cut.line())).collect::<String>();
-    let curve_of = |test: &TestResult| curve(&test.name, notes::clock(test.mode), &test.latency);
+    let curve_of =
+        |test: &TestResult| curve(&test.name, notes::clock(test.mode, test.open.is_some()), &test.latency);
     document.tests.iter().for_each(|test| text += &curve_of(test));
     text
 }

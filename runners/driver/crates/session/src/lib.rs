@@ -6,6 +6,7 @@ pub mod modes;
 pub mod prefill;
 pub mod rate_search;
 pub mod rates;
+pub mod replay;
 pub mod run;
 pub mod session;
 pub mod warmup;

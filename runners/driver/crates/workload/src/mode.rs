@@ -1,11 +1,14 @@
 //! When requests are sent, or what else connections do.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
+use crate::phase::Length;
 use crate::protocol_name::ProtocolName;
 use crate::workload::Workload;
 use engine::schedule::ArrivalProcess;
-use modes::{blocking, pubsub};
+use modes::{blocking, pubsub, replay};
 use text::checks::require;
 use text::failure::Failure;
 
@@ -38,6 +41,8 @@ pub enum Mode {
     PubSub(pubsub::Setting),
     /// Clients that wait in the server.
     Blocking(blocking::Setting),
+    /// Recorded requests, at their own times or as fast as the server answers.
+    Replay(replay::Setting),
 }
 
 /// So many percent of the latencies are at most so long.
@@ -75,6 +80,7 @@ impl Mode {
             Mode::Churn => "churn",
             Mode::PubSub(_) => "pubsub",
             Mode::Blocking(_) => "blocking",
+            Mode::Replay(_) => "replay",
         }
     }
 
@@ -89,7 +95,24 @@ impl Mode {
             Mode::Idle | Mode::Churn => Some(usual),
             Mode::PubSub(setting) => Some(usual.with_name(&setting.publish().to_lowercase())),
             Mode::Blocking(setting) => Some(usual.with_name(setting.name())),
+            Mode::Replay(setting) => Some(usual.with_name(&setting.file)),
             _ => None,
+        }
+    }
+
+    /// How long its window is unless that is given: a recording is played to its end, but no window is longer than a day.
+    pub fn usual_length(&self) -> Length {
+        match self {
+            Mode::Replay(_) => Length::LONGEST,
+            _ => Length::DEFAULT,
+        }
+    }
+
+    /// The warm-up before a window of `length` unless it is given: a recording has none.
+    pub fn usual_warmup(&self, length: Length) -> Duration {
+        match self {
+            Mode::Replay(_) => Duration::ZERO,
+            _ => length.usual_warmup(),
         }
     }
 
@@ -104,6 +127,6 @@ impl Mode {
 
     /// Whether it sends commands of its own and no others.
     pub fn has_own_commands(&self) -> bool {
-        matches!(self, Mode::PubSub(_) | Mode::Blocking(_))
+        matches!(self, Mode::PubSub(_) | Mode::Blocking(_) | Mode::Replay(_))
     }
 }

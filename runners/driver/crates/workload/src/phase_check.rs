@@ -204,7 +204,9 @@ impl Phase {
             "idle connections are held by one thread, for a time",
         )?;
         require(
-            !self.mode.has_own_commands() || protocol == ProtocolName::Resp,
+            !self.mode.has_own_commands()
+                || protocol == ProtocolName::Resp
+                || matches!(self.mode, Mode::Replay(_)),
             &format!("mode {} is given for memcached", self.mode.name()),
             "it is for RESP",
         )?;
@@ -212,6 +214,15 @@ impl Phase {
             Mode::PubSub(setting) => setting.check(self.values.largest()),
             Mode::Blocking(setting) => {
                 require(alone, &format!("mode blocking is given with {threads}"), "it has one thread")?;
+                setting.check()
+            }
+            Mode::Replay(setting) => {
+                require(
+                    !self.prefill,
+                    "a prefill is given for a recording",
+                    "fill the server by a phase before it",
+                )?;
+                require(self.warmup.is_zero(), "a warm-up is given for a recording", "leave it out")?;
                 setting.check()
             }
             _ => Ok(()),

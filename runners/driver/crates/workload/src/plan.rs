@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::mode::Mode;
 use crate::phase::Phase;
 use crate::protocol_name::ProtocolName;
 use engine::recovery::Recovery;
@@ -61,7 +62,7 @@ impl Plan {
         let threads = self.most_threads();
         require(
             !self.cluster || self.phases.iter().all(|phase| !phase.mode.has_own_commands()),
-            "modes pubsub and blocking are for one server",
+            "modes pubsub, blocking and replay are for one server",
             "leave --cluster out",
         )?;
         require(
@@ -83,6 +84,11 @@ impl Plan {
             self.recovery.is_none() || self.phases.iter().all(|phase| phase.verify == 0.0),
             "--reconnect-on-error is given beside verify, which must see every reply",
             "leave one of them out",
+        )?;
+        require(
+            self.database == 0 || self.phases.iter().all(|phase| !matches!(phase.mode, Mode::Replay(_))),
+            "--dbnum is given beside a recording, whose requests have databases of their own",
+            "leave it out",
         )?;
         require(
             self.cpus.is_empty() || self.cpus.len() >= threads,

@@ -8,12 +8,14 @@ use crate::arguments::Given;
 use crate::endpoint::{Endpoint, TlsOptions};
 use crate::reconnecting::ReconnectOptions;
 use crate::run::ladder::LadderOptions;
-use crate::run::values::{Prefill, cpus, events, limit, milliseconds, prefill, rate, rates};
+use crate::run::values::{Prefill, cpus, events, limit, milliseconds, prefill, rate, rates, speed};
 use crate::values::{amount, bytes, count, named, seconds};
 use engine::job::Window;
 use engine::recovery::Recovery;
 use engine::schedule::ArrivalProcess;
+use modes::replay::Speed;
 use network::target::Target;
+use recording::format::Format;
 use text::checks::require;
 use text::failure::Failure;
 use workload::file::{self, WorkloadFile};
@@ -57,6 +59,15 @@ pub struct LoadOptions {
     /// closed, idle, churn, pubsub or blocking; README.md says what connections do in each (closed)
     #[arg(long, value_name = "NAME")]
     pub mode: Option<String>,
+    /// play the requests of this recording: MONITOR's output, an append-only file, or a cache trace as CSV
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<String>,
+    /// how many times as fast as it was recorded, or fast: as the server answers (1)
+    #[arg(long, value_name = "N", value_parser = speed)]
+    pub speed: Option<Speed>,
+    /// monitor, aof, twitter or kvcache (told by how the file begins)
+    #[arg(long, value_name = "FORMAT", value_parser = |text: &str| named::<Format>("--format", text, "monitor, aof, twitter or kvcache"))]
+    pub format: Option<Format>,
     /// publishers of mode pubsub (1)
     #[arg(long, value_name = "N")]
     pub publishers: Option<usize>,

@@ -7,7 +7,7 @@ use crate::values::named;
 use engine::probe::Probe;
 use generator::keys::Distribution;
 use generator::values::Sizes;
-use modes::{blocking, pubsub};
+use modes::{blocking, pubsub, replay};
 use text::checks::require;
 use text::failure::Failure;
 use workload::mode::Mode;
@@ -38,18 +38,15 @@ impl LoadOptions {
             (None, Some(usual)) => vec![usual],
             (None, None) => Workload::all(protocol),
         };
-        let phase = |(at, workload)| {
-            let phase = self.phase(workload, prefill && at == 0)?;
-            Ok(Phase { mode: mode.clone(), ..phase })
-        };
+        let phase = |(at, workload)| self.phase(workload, &mode, prefill && at == 0);
         let phases: Vec<Phase> = workloads.into_iter().enumerate().map(phase).collect::<Result<_, _>>()?;
         phases.iter().try_for_each(|phase| phase.check(&TERMS, protocol))?;
         plan::check_names(&phases)?;
         Ok(phases)
     }
 
-    fn phase(&self, workload: Workload, prefill: bool) -> Result<Phase, Failure> {
-        let length = self.length()?;
+    fn phase(&self, workload: Workload, mode: &Mode, prefill: bool) -> Result<Phase, Failure> {
+        let length = self.length(mode.usual_length())?;
         let usual = Phase::of(workload);
         Ok(Phase {
             clients: self.clients.unwrap_or(usual.clients),
@@ -65,9 +62,10 @@ impl LoadOptions {
             prefill,
             resp3: self.resp3,
             tracking: self.tracking,
-            warmup: self.warmup.unwrap_or(length.usual_warmup()),
+            warmup: self.warmup.unwrap_or(mode.usual_warmup(length)),
             warmup_most: self.warmup_most,
             length,
+            mode: mode.clone(),
             probe: self.probe()?,
             ..usual
         })
@@ -75,6 +73,14 @@ impl LoadOptions {
 
     /// `--mode`, or what the options of a schedule ask for.
     fn loop_mode(&self) -> Result<Mode, Failure> {
+        if let Some(file) = &self.replay {
+            return self.replayed(file);
+        }
+        require(
+            self.speed.is_none() && self.format.is_none(),
+            "--speed or --format is given without a recording",
+            "give --replay FILE",
+        )?;
         let mode = self.named_mode(self.mode.as_deref().unwrap_or("closed"))?;
         let scheduled = self.search.is_some() || self.sweep.is_some() || self.arrivals.is_some();
         require(
@@ -94,6 +100,25 @@ impl LoadOptions {
             (None, None, Some(rates)) => Ok(Mode::Sweep { rates: rates.clone(), arrivals }),
             _ => Err(Failure::usage("--sweep is given beside --rate or --search", "give one of them")),
         }
+    }
+
+    /// The mode that plays the recording at `file`.
+    fn replayed(&self, file: &str) -> Result<Mode, Failure> {
+        let others = [
+            ("--mode", self.mode.is_some()),
+            ("--rate", self.rate.is_some()),
+            ("--arrivals", self.arrivals.is_some()),
+            ("--sweep", self.sweep.is_some()),
+            ("--search", self.search.is_some()),
+        ];
+        if let Some((option, _)) = others.iter().find(|(_, given)| *given) {
+            return Err(Failure::usage(
+                format!("{option} is given beside --replay"),
+                "leave it out: --speed says how fast a recording is played",
+            ));
+        }
+        let speed = self.speed.unwrap_or_default();
+        replay::Setting::of(file, self.format, speed).map(Mode::Replay)
     }
 
     /// `--mode`, with its settings.
@@ -152,12 +177,12 @@ impl LoadOptions {
         Ok(blocking::Setting { command: self.pop.as_ref().map_or(Ok(usual.command), pop)?, ..usual })
     }
 
-    fn length(&self) -> Result<Length, Failure> {
+    fn length(&self, usual: Length) -> Result<Length, Failure> {
         match (self.duration, self.requests) {
             (Some(_), Some(_)) => Err(Failure::usage("-n and --duration are both given", "give one of them")),
             (None, Some(requests)) => Ok(Length::Requests(requests)),
             (Some(duration), None) => Ok(Length::Lasting(duration)),
-            (None, None) => Ok(Length::DEFAULT),
+            (None, None) => Ok(usual),
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::arguments::cannot_be;
 use crate::values::{amount, parsed, time_with_unit};
 use engine::schedule::check_rate;
 use machine::counters;
+use modes::replay::{Fast, Speed};
 use text::failure::Failure;
 use text::units::round;
 use workload::mode::Limit;
@@ -34,6 +35,14 @@ pub fn events(list: &str) -> Result<Vec<&'static str>, Failure> {
 
 pub fn rate(text: &str) -> Result<f64, Failure> {
     check_rate(amount("--rate", text)?, "--rate")
+}
+
+/// `2.5`, or `fast`
+pub fn speed(text: &str) -> Result<Speed, Failure> {
+    match text {
+        "fast" => Ok(Speed::Fast(Fast::Fast)),
+        _ => Speed::Times(amount("--speed", text)?).check("--speed"),
+    }
 }
 
 pub fn rates(list: &str) -> Result<Vec<f64>, Failure> {

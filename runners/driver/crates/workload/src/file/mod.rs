@@ -8,12 +8,14 @@ pub mod written;
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::file::phase::phase;
 use crate::file::written::read_as;
+use crate::mode::Mode;
 use crate::phase::Phase;
 use crate::plan;
 use crate::protocol_name::ProtocolName;
@@ -43,7 +45,20 @@ pub fn read(path: &str) -> Result<WorkloadFile, Failure> {
         .map_err(|error| Failure::usage(format!("cannot read {path} ({error})"), "give --workload FILE"))?;
     require(length as u64 <= LONGEST, &format!("{path} is longer than 16 MiB"), "give --workload FILE")?;
     let json = path == "-" || path.ends_with(".json");
-    parse(&text, json).map_err(|failure| failure.within(if path == "-" { "stdin" } else { path }))
+    let place = if path == "-" { "stdin" } else { path };
+    let file = parse(&text, json).map_err(|failure| failure.within(place))?;
+    with_recordings(file, Path::new(path).parent().unwrap_or(Path::new(""))).map_err(|it| it.within(place))
+}
+
+/// `file` with the recordings that it names found in its `folder`.
+fn with_recordings(mut file: WorkloadFile, folder: &Path) -> Result<WorkloadFile, Failure> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    for phase in &mut file.phases {
+        if let Mode::Replay(setting) = &mut phase.mode {
+            *setting = setting.clone().in_folder(folder)?;
+        }
+    }
+    Ok(file)
 }
 
 /// The phases that `text` describes.
@@ -105,7 +120,6 @@ fn one() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::time::Duration;
 
     use super::*;
@@ -146,6 +160,15 @@ mod tests {
             [[phase]]
             mode = "blocking"
             blocking = { command = "xreadgroup", block_s = 0.0 }
+            [[phase]]
+            mode = "replay"
+            replay = { file = "traffic/monitor.txt", speed = "fast", format = "monitor" }
+            clients = 3
+            [[phase]]
+            name = "slow"
+            mode = "replay"
+            replay = { file = "traffic/monitor.txt", speed = 0.5 }
+            requests = 10
             [[phase]]
             mode = "search"
             test = "get:2+set"

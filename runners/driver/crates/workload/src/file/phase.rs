@@ -29,8 +29,8 @@ const TERMS: SettingNames = SettingNames {
 
 pub fn phase(value: Value, at: usize, protocol: ProtocolName) -> Result<Phase, Failure> {
     let written: PhaseFields = read_as(value)?;
-    let length = length(&written)?;
     let mode = mode(&written)?;
+    let length = length(&written, mode.usual_length())?;
     let usual = Phase::of(workload(&written, protocol, &mode)?);
     let unnamed = || usual.workload.name().map_or(format!("phase-{}", at + 1), str::to_owned);
     let phase = Phase {
@@ -48,7 +48,7 @@ pub fn phase(value: Value, at: usize, protocol: ProtocolName) -> Result<Phase, F
         verify: share(written.verify, "verify", true)?,
         warmup: match written.warmup_s {
             Some(seconds) => checks::duration(seconds, "warmup_s")?,
-            None => length.usual_warmup(),
+            None => mode.usual_warmup(length),
         },
         warmup_most: written.warmup_most_s.map(|most| checks::duration(most, "warmup_most_s")).transpose()?,
         length,
@@ -86,14 +86,14 @@ fn check_prefill_request(phase: &Phase, protocol: ProtocolName) -> Result<(), Fa
     )
 }
 
-fn length(written: &PhaseFields) -> Result<Length, Failure> {
+fn length(written: &PhaseFields, usual: Length) -> Result<Length, Failure> {
     match (written.duration_s, written.requests) {
         (Some(_), Some(_)) => {
             Err(Failure::usage("duration_s and requests are both given", "give one of them"))
         }
         (Some(seconds), None) => Ok(Length::Lasting(checks::duration(seconds, "duration_s")?)),
         (None, Some(requests)) => Ok(Length::Requests(requests)),
-        (None, None) => Ok(Length::DEFAULT),
+        (None, None) => Ok(usual),
     }
 }
 
@@ -126,6 +126,7 @@ pub fn mode(written: &PhaseFields) -> Result<Mode, Failure> {
         ("limit", written.limit.is_some(), name == ModeName::Search),
         ("pubsub", written.pubsub.is_some(), name == ModeName::PubSub),
         ("blocking", written.blocking.is_some(), name == ModeName::Blocking),
+        ("replay", written.replay.is_some(), name == ModeName::Replay),
         ("arrivals", written.arrivals.is_some(), scheduled),
     ];
     for (setting, given, taken) in settings {
@@ -151,5 +152,6 @@ pub fn mode(written: &PhaseFields) -> Result<Mode, Failure> {
         ModeName::Churn => Mode::Churn,
         ModeName::PubSub => Mode::PubSub(written.pubsub.unwrap_or_default()).at_rate(given_rate),
         ModeName::Blocking => Mode::Blocking(written.blocking.unwrap_or_default()).at_rate(given_rate),
+        ModeName::Replay => Mode::Replay(written.replay.clone().ok_or_else(|| missing("replay"))?),
     })
 }

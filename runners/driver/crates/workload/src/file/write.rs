@@ -112,6 +112,9 @@ impl PhaseFields {
             Mode::Blocking(setting) => {
                 PhaseFields { mode: ModeName::Blocking, rate: setting.rate, blocking: Some(*setting), ..self }
             }
+            Mode::Replay(setting) => {
+                PhaseFields { mode: ModeName::Replay, replay: Some(setting.clone()), ..self }
+            }
         }
     }
 }

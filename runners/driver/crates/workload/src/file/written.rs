@@ -8,7 +8,7 @@ use crate::mode;
 use engine::job::Window;
 use engine::probe;
 use engine::schedule::ArrivalProcess;
-use modes::{blocking, pubsub};
+use modes::{blocking, pubsub, replay};
 use text::checks::require;
 use text::failure::Failure;
 
@@ -56,6 +56,7 @@ pub struct PhaseFields {
     pub mode: ModeName,
     pub pubsub: Option<pubsub::Setting>,
     pub blocking: Option<blocking::Setting>,
+    pub replay: Option<replay::Setting>,
     pub rate: Option<f64>,
     pub arrivals: Option<ArrivalProcess>,
     pub rates: Option<Vec<f64>>,
@@ -160,6 +161,7 @@ pub enum ModeName {
     Churn,
     PubSub,
     Blocking,
+    Replay,
 }
 
 /// A name that tables and logs can show, so one without line breaks.
