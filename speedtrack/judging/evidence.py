@@ -203,7 +203,7 @@ CROSS JOIN LATERAL (
         SELECT m.series_id, m.commit_id
           FROM runs_measurement m
          WHERE m.series_id = s.id AND IS_POINT AND m.commit_id = ANY (ARRAY(SELECT commit_id FROM stored_ends))
-      GROUP BY m.series_id, m.commit_id HAVING NOT bool_or(m.flags = '{{}}') OFFSET 0) m
+      GROUP BY m.series_id, m.commit_id HAVING NOT bool_or(m.flags = '') OFFSET 0) m
  UNION ALL
     SELECT 'flagged', ARRAY[m.series_id, m.commit_id], NULL, NULL
       FROM unnest(ARRAY(SELECT commit_id FROM stored_ends WHERE {BY_COMMIT})) AS c (id)
@@ -211,7 +211,7 @@ CROSS JOIN LATERAL (
         SELECT m.series_id, m.commit_id
           FROM runs_measurement m
          WHERE m.commit_id = c.id AND IS_POINT
-      GROUP BY m.series_id, m.commit_id HAVING NOT bool_or(m.flags = '{{}}') OFFSET 0) m
+      GROUP BY m.series_id, m.commit_id HAVING NOT bool_or(m.flags = '') OFFSET 0) m
  UNION ALL
     SELECT 'change', ARRAY[c.series_id, c.commit_id, c.width], NULL, ARRAY[c.ratio, c.low, c.high]
       FROM unnest(ARRAY(SELECT DISTINCT head_id FROM stored)) AS head (id)
@@ -243,7 +243,7 @@ CROSS JOIN LATERAL (SELECT * FROM runs_measurement m WHERE m.attempt_id = a.id A
       JOIN runs_samples v ON v.measurement_id = m.id
  UNION ALL
     SELECT 'point', ARRAY[m.commit_id, s.machine_id, s.id, b.id, s.environment_id, m.attempt_id] || v.flagged::bigint[],
-           ARRAY[b.name, s.metric, b.ladder] || m.flags::text[], ARRAY[m.value, m.low, m.high] || v.values
+           ARRAY[b.name, s.metric, b.ladder] || string_to_array(m.flags, ','), ARRAY[m.value, m.low, m.high] || v.values
       FROM (SELECT series_id, base_id AS commit_id FROM compared UNION SELECT series_id, head_id FROM compared) place
 CROSS JOIN LATERAL (
         SELECT m.* FROM runs_measurement m

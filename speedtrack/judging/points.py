@@ -12,7 +12,7 @@ from speedtrack.alerts.lines.comparisons import MeasuredCommit
 
 COLUMNS = """
     SELECT m.commit_id, s.machine_id, m.series_id, s.benchmark_id, b.name, s.metric, b.ladder, s.environment_id,
-           m.attempt_id, m.flags, m.value, m.low, m.high
+           m.attempt_id, string_to_array(m.flags, ','), m.value, m.low, m.high
 """
 RELATED = """
       JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
