@@ -11,10 +11,10 @@ import pytest
 from pydantic import ValidationError
 
 from speedtrack.processes.devstack import BASE_DIR
-from speedtrack.reports import alerts, commits, comparing, evidence, machines, runs
+from speedtrack.reports import alerts, commits, comparing, evidence, machines, runs, why
 from speedtrack.reports.common import Document, Filled, From
 
-ROOMS = (alerts, commits, comparing, evidence, machines, runs)  # which have the documents with names
+ROOMS = (alerts, commits, comparing, evidence, machines, runs, why)  # which have the documents with names
 
 NAME = re.compile(r"speedtrack\.[a-z-]+/\d+")
 
