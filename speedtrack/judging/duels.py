@@ -14,8 +14,7 @@ from speedtrack.alerts.pairs import pairing
 from speedtrack.alerts.pairs.pairing import Pair
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
-from speedtrack.judging import evidence
-from speedtrack.judging.evidence import Ends, TwoSides
+from speedtrack.judging.evidence import Ends, TwoSides, evidence_of_ends
 from speedtrack.judging.judge import findings_of, suspected_by
 from speedtrack.judging.pulls import series_of
 from speedtrack.judging.verdicts import Circumstances, Ruling, Shown, interval_of, ruling_of, words_of
@@ -90,15 +89,15 @@ def standings_of(run: Run) -> list[Standing]:
     keys = {(ends, contest.benchmark_id, contest.metric.name): contest.pairs for contest in contests}
     series = {key: pk for key, pk in series_of(keys).items() if (ends, *key[1:]) in keys}
     sides = {key: TwoSides(pk, run.base_id, run.commit_id) for key, pk in series.items()}
-    findings, known = findings_of(sides.values()) if sides else ({}, evidence.known_of_ends([ends]))
+    findings, evidence = findings_of(sides.values()) if sides else ({}, evidence_of_ends([ends]))
     unmeasured = SmallestEffects(run.project_id)
-    is_same_program = ends in known.same_program
+    is_same_program = ends in evidence.same_program
 
     def standing(contest: Contest) -> Standing:
         key = (run.machine_id, contest.benchmark_id, contest.metric.name)
         finding = findings.get(sides[key]) if key in sides else None
-        effect = known.series[series[key]].smallest if key in series else unmeasured.of(contest.metric.name)
-        before = known.pairs.get((ends, *key[1:]), ())
+        effect = evidence.series[series[key]].smallest if key in series else unmeasured.of(contest.metric.name)
+        before = evidence.pairs.get((ends, *key[1:]), ())
         return standing_of(run, contest, before, effect, suspected_by(finding) if finding else 1.0, is_same_program)
 
     return [standing(contest) for contest in contests]

@@ -12,8 +12,16 @@ from speedtrack.alerts.lines.comparisons import Answer
 from speedtrack.alerts.pairs.pairing import Pair
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.judging import evidence
-from speedtrack.judging.evidence import Ends, Known, TwoSides, Wanted
+from speedtrack.judging.evidence import (
+    Ends,
+    Evidence,
+    TwoSides,
+    Wanted,
+    answer_of_pairs,
+    evidence_of,
+    evidence_of_heads,
+    other_workloads,
+)
 from speedtrack.judging.points import Place, SidePoint
 from speedtrack.judging.verdicts import Basis, Caveat, Circumstances, Judgement, ruling_of
 from speedtrack.stats.comparing.compare import ComparisonAnswer
@@ -58,17 +66,19 @@ def judge(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) ->
 
     ``neighbours``: further sides, whose judgement is absent until detection has compared them.
     """
-    findings, known = findings_of(sides, neighbours)
-    by_pairs = {side: judgement for side in sides if side not in findings and (judgement := paired_only(side, known))}
-    return by_pairs | {side: judged(finding, known) for side, finding in findings.items()}
+    findings, evidence = findings_of(sides, neighbours)
+    by_pairs = {
+        side: judgement for side in sides if side not in findings and (judgement := paired_only(side, evidence))
+    }
+    return by_pairs | {side: judged(finding, evidence) for side, finding in findings.items()}
 
 
-def paired_only(side: TwoSides, known: Known) -> Judgement | None:
+def paired_only(side: TwoSides, evidence: Evidence) -> Judgement | None:
     """The judgement of two commits that have no comparable points of their own, by their pairs."""
-    series = known.series[side.series_id]
+    series = evidence.series[side.series_id]
     ends = Ends(series.machine_id, side.base_id, side.head_id)
-    pairs = known.pairs.get((ends, series.benchmark_id, series.metric.name), ())
-    is_same_program = ends in known.same_program and series.benchmark != BUILD
+    pairs = evidence.pairs.get((ends, series.benchmark_id, series.metric.name), ())
+    is_same_program = ends in evidence.same_program and series.benchmark != BUILD
     return judged_by_pairs(series.metric, pairs, series.smallest, series.benchmark_id, is_same_program)
 
 
@@ -76,7 +86,7 @@ def judged_by_pairs(
     metric: Metric, pairs: tuple[Pair, ...], smallest: float, seed: int, is_same_program: bool
 ) -> Judgement | None:
     """The judgement of pairs alone, without a suspicion; None if there are too few."""
-    answer = evidence.answer_of_pairs(metric, pairs, smallest, seed, 1.0) if pairs else None
+    answer = answer_of_pairs(metric, pairs, smallest, seed, 1.0) if pairs else None
     if answer is None:
         return None
     verdict = ruling_of(metric, answer, Circumstances(same_program=is_same_program))
@@ -85,25 +95,25 @@ def judged_by_pairs(
 
 def findings_of(
     sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()
-) -> tuple[dict[TwoSides, Finding], Known]:
-    """What is stored, and of the other ``sides`` what the samples of both show; and what else is known of them."""
+) -> tuple[dict[TwoSides, Finding], Evidence]:
+    """What is stored, and of the other ``sides`` what the samples of both show; and the evidence of them."""
     wanted = dict.fromkeys(neighbours, Wanted.STORED) | dict.fromkeys(sides, Wanted.EITHER)
-    known = evidence.known_of(wanted)
-    findings = {side: stored_finding(side, known) for side in wanted if side in known.stored}
+    evidence = evidence_of(wanted)
+    findings = {side: stored_finding(side, evidence) for side in wanted if side in evidence.stored}
     matched = {
-        side: (known.points[side.base], known.points[side.head])
+        side: (evidence.points[side.base], evidence.points[side.head])
         for side in sides
-        if side not in findings and side.base in known.points and side.head in known.points
+        if side not in findings and side.base in evidence.points and side.head in evidence.points
     }
-    return findings | dict(zip(matched, compared([*matched.values()], known), strict=True)), known
+    return findings | dict(zip(matched, compared([*matched.values()], evidence), strict=True)), evidence
 
 
 def judge_neighbours(series: Collection[int], commits: Collection[int]) -> dict[Place, Neighbour]:
     """By series and commit: the judgement against the commit before it, as far as detection has compared them."""
-    known = evidence.known_of_heads(series, commits)
+    evidence = evidence_of_heads(series, commits)
     return {
-        side.head: Neighbour(judged(stored_finding(side, known), known), answer.distance, answer.old)
-        for side, answer in known.stored.items()
+        side.head: Neighbour(judged(stored_finding(side, evidence), evidence), answer.distance, answer.old)
+        for side, answer in evidence.stored.items()
     }
 
 
@@ -114,42 +124,42 @@ def judge_points(matched: Sequence[MatchedPoints]) -> list[Judgement]:
     """
     sides = [TwoSides(new.series_id, old.commit_id, new.commit_id) for old, new in matched]
     apart = [TwoSides(*point.place, point.commit_id) for both in matched if not same_series(*both) for point in both]
-    known = evidence.known_of(dict.fromkeys([*sides, *apart], Wanted.EITHER))
+    evidence = evidence_of(dict.fromkeys([*sides, *apart], Wanted.EITHER))
     indices = [
         index
         for index, (side, points) in enumerate(zip(sides, matched, strict=True))
-        if side not in known.stored or not same_series(*points)
+        if side not in evidence.stored or not same_series(*points)
     ]
     sampled = [
-        (known.points.get(old.place, old), known.points.get(new.place, new))
+        (evidence.points.get(old.place, old), evidence.points.get(new.place, new))
         for old, new in (matched[index] for index in indices)
     ]
-    by_index = dict(zip(indices, compared(sampled, known), strict=True))
-    findings = [by_index.get(index) or stored_finding(side, known) for index, side in enumerate(sides)]
-    return [judged(finding, known) for finding in findings]
+    by_index = dict(zip(indices, compared(sampled, evidence), strict=True))
+    findings = [by_index.get(index) or stored_finding(side, evidence) for index, side in enumerate(sides)]
+    return [judged(finding, evidence) for finding in findings]
 
 
-def stored_finding(side: TwoSides, known: Known) -> Finding:
-    series, answer = known.series[side.series_id], known.stored[side]
+def stored_finding(side: TwoSides, evidence: Evidence) -> Finding:
+    series, answer = evidence.series[side.series_id], evidence.stored[side]
     names = (side.series_id, series.benchmark_id, series.benchmark, series.metric)
     ends = Ends(series.machine_id, side.base_id, side.head_id)
     return Finding(*names, ends, answer.own, Basis.STORED, answer.flagged, answer.change)
 
 
-def compared(matched: Sequence[MatchedPoints], known: Known) -> list[Finding]:
+def compared(matched: Sequence[MatchedPoints], evidence: Evidence) -> list[Finding]:
     """The findings by the samples of both points."""
     if not matched:
         return []
     answers = comparisons.compare_all(
         [
             comparisons.Sides(
-                new.series_id, METRICS[new.metric], old.measured, new.measured, known.series[new.series_id].smallest
+                new.series_id, METRICS[new.metric], old.measured, new.measured, evidence.series[new.series_id].smallest
             )
             for old, new in matched
         ]
     )
     differing = {(old.benchmark_id, new.benchmark_id) for old, new in matched if old.benchmark_id != new.benchmark_id}
-    other = evidence.other_workloads(differing) if differing else set()
+    other = other_workloads(differing) if differing else set()
     return [
         compared_finding(points, answer, (points[0].benchmark_id, points[1].benchmark_id) in other)
         for points, answer in zip(matched, answers, strict=True)
@@ -190,13 +200,13 @@ def doubts_of(old: SidePoint, new: SidePoint) -> tuple[Caveat, ...]:
     return tuple(doubt for doubt, differs in by_doubt.items() if differs)
 
 
-def judged(finding: Finding, known: Known) -> Judgement:
+def judged(finding: Finding, evidence: Evidence) -> Judgement:
     """The finding with all other evidence of its commits, which nearly all do not have."""
-    if finding.is_plain and finding.ends not in known.ends_with_evidence:
+    if finding.is_plain and finding.ends not in evidence.ends_with_evidence:
         verdict = ruling_of(finding.metric, finding.answer)
         return Judgement(finding.metric, verdict, *finding.answer[:3], finding.basis)
-    pairs = known.pairs.get((finding.ends, finding.benchmark_id, finding.metric.name), ()) if finding.ends else ()
-    paired = answer_of_pairs(finding, pairs, known) if pairs else None
+    pairs = evidence.pairs.get((finding.ends, finding.benchmark_id, finding.metric.name), ()) if finding.ends else ()
+    paired = answer_of_finding(finding, pairs, evidence) if pairs else None
     answer, basis = finding.answer, finding.basis
     if finding.change:
         answer, basis = finding.change, Basis.CHANGE
@@ -205,7 +215,7 @@ def judged(finding: Finding, known: Known) -> Judgement:
     is_settled = basis in (Basis.CHANGE, Basis.PAIRS)
     circumstances = Circumstances(
         flagged=finding.flagged and not is_settled,
-        same_program=finding.ends in known.same_program and finding.benchmark != BUILD,
+        same_program=finding.ends in evidence.same_program and finding.benchmark != BUILD,
         comparable=finding.comparable or is_settled,
     )
     return Judgement(
@@ -218,10 +228,10 @@ def judged(finding: Finding, known: Known) -> Judgement:
     )
 
 
-def answer_of_pairs(finding: Finding, pairs: tuple[Pair, ...], known: Known) -> Answer | None:
+def answer_of_finding(finding: Finding, pairs: tuple[Pair, ...], evidence: Evidence) -> Answer | None:
     """The answer of pairs; what the own runs show is the suspicion."""
-    smallest = known.series[finding.series_id].smallest
-    return evidence.answer_of_pairs(finding.metric, pairs, smallest, finding.benchmark_id, suspected_by(finding))
+    smallest = evidence.series[finding.series_id].smallest
+    return answer_of_pairs(finding.metric, pairs, smallest, finding.benchmark_id, suspected_by(finding))
 
 
 def suspected_by(finding: Finding) -> float:

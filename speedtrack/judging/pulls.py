@@ -7,8 +7,7 @@ from speedtrack.alerts.lines import effects
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.judging import evidence
-from speedtrack.judging.evidence import Ends
+from speedtrack.judging.evidence import Ends, PairsOfEnds, evidence_of_ends
 from speedtrack.judging.judge import judged_by_pairs
 from speedtrack.judging.verdicts import ORDER, Judgement
 from speedtrack.runs.models import Run, Series
@@ -35,8 +34,8 @@ def judge_pulls(runs: Sequence[Run]) -> list[PairedJudgement]:
     """
     machines = {run.machine_id: run.machine.name for run in runs}
     ends = {Ends(run.machine_id, run.base_id, run.commit_id) for run in runs if run.base_id}
-    known = evidence.known_of_ends(ends)
-    pairs = {key: found for key, found in known.pairs.items() if key[0] in ends}
+    evidence = evidence_of_ends(ends)
+    pairs = {key: found for key, found in evidence.pairs.items() if key[0] in ends}
     names = Benchmark.objects.in_bulk({benchmark for _, benchmark, _ in pairs})
     series = series_of(pairs)
     smallest = effects.smallest_effects(series.values())
@@ -44,7 +43,7 @@ def judge_pulls(runs: Sequence[Run]) -> list[PairedJudgement]:
     for (end, benchmark, metric_name), found in pairs.items():
         metric = METRICS[metric_name]
         effect = smallest[series[end.machine_id, benchmark, metric_name]]
-        if judgement := judged_by_pairs(metric, found, effect, benchmark, end in known.same_program):
+        if judgement := judged_by_pairs(metric, found, effect, benchmark, end in evidence.same_program):
             judgements.append(PairedJudgement(end, machines[end.machine_id], names[benchmark].name, judgement))
     return sorted(
         judgements,
@@ -52,7 +51,7 @@ def judge_pulls(runs: Sequence[Run]) -> list[PairedJudgement]:
     )
 
 
-def series_of(pairs: evidence.PairsOfEnds) -> dict[tuple[int, int, str], int]:
+def series_of(pairs: PairsOfEnds) -> dict[tuple[int, int, str], int]:
     """By machine, benchmark and metric: the newest series."""
     rows = Series.objects.filter(
         machine__in={end.machine_id for end, *_ in pairs}, benchmark__in={pk for _, pk, _ in pairs}

@@ -213,6 +213,26 @@ def databases(**urls: str) -> Iterator[None]:
         forget_rows()
 
 
+@contextmanager
+def empty_database(suffix: str) -> Iterator[str]:
+    """The address of an empty database beside that of the test, which is dropped afterwards."""
+    name = f"{connection.settings_dict['NAME']}_{suffix}"
+    with psycopg.connect(address_of("postgres"), autocommit=True) as link:
+        link.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        link.execute(f'CREATE DATABASE "{name}"')
+        try:
+            yield address_of(name)
+        finally:
+            link.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def address_of(database: str) -> str:
+    """The address of a database of the server of the test session."""
+    known = connection.settings_dict
+    parts = {key: known[key.upper()] for key in ("host", "port", "user", "password") if known[key.upper()]}
+    return psycopg.conninfo.make_conninfo("", dbname=database, **parts)
+
+
 def forget_rows() -> None:
     """What a process remembers of rows by their numbers, which are those of others in another database."""
     for remembered in (storing.definition_of, jobs.sections_of, jobs.members_of, jobs.usual_benchmarks):

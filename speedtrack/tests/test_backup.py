@@ -27,7 +27,7 @@ from speedtrack.runs.models import Measurement, Run
 from speedtrack.runs.queue import queue
 from speedtrack.runs.scheduling.versions import PROTOCOL
 from speedtrack.tests import builders
-from speedtrack.tests.clusters import DebianServer, databases, debian_server
+from speedtrack.tests.clusters import DebianServer, address_of, databases, debian_server, empty_database
 from speedtrack.tests.test_fsck import run_fsck
 from speedtrack.upkeep import backup
 from speedtrack.upkeep.backup import BackupError, back_up, restore
@@ -57,21 +57,11 @@ def kept(settings: Any, tmp_path: Path) -> World:
     return made
 
 
-def url_of(name: str) -> str:
-    known = connection.settings_dict
-    parts = {key: known[key.upper()] for key in ("host", "port", "user", "password") if known[key.upper()]}
-    return psycopg.conninfo.make_conninfo("", dbname=name, **parts)
-
-
 @pytest.fixture
 def empty() -> Iterator[str]:
     """The address of an empty database beside that of the test."""
-    name = f"{connection.settings_dict['NAME']}_restored"
-    with psycopg.connect(url_of("postgres"), autocommit=True) as link:
-        link.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-        link.execute(f'CREATE DATABASE "{name}"')
-        yield url_of(name)
-        link.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with empty_database("restored") as address:
+        yield address
 
 
 def contents() -> dict[str, list[str]]:
@@ -232,7 +222,7 @@ def test_it_is_of_one_moment(kept: World, empty: str, tmp_path: Path, monkeypatc
     before = contents()
 
     def pass_on_while_others_write(command: list[str], target: Any) -> None:
-        with psycopg.connect(url_of(connection.settings_dict["NAME"]), autocommit=True) as link:
+        with psycopg.connect(address_of(connection.settings_dict["NAME"]), autocommit=True) as link:
             link.execute("DELETE FROM projects_annotation")
         pass_on(command, target)
 
@@ -342,7 +332,7 @@ def test_a_backup_that_cannot_be_written_leaves_no_file(
         with pytest.raises(BackupError, match=words):
             back_up(file)
     assert (tmp_path / "there").read_text() == "precious"
-    with psycopg.connect(url_of(connection.settings_dict["NAME"])) as link:
+    with psycopg.connect(address_of(connection.settings_dict["NAME"])) as link:
         link.execute("LOCK TABLE projects_annotation IN ACCESS EXCLUSIVE MODE")  # what pg_dump would wait for
         with pytest.raises(BackupError, match="another session, such as a migration"):
             back_up(tmp_path / "b.zip")
@@ -354,7 +344,7 @@ def test_work_in_the_background_ends_with_a_failure_between_two_of_its_statement
         time.sleep(1)  # the block fails meanwhile, and finds no statement to cancel
         cursor.execute("SELECT pg_sleep(600)")
 
-    with psycopg.connect(url_of(connection.settings_dict["NAME"])) as link:
+    with psycopg.connect(address_of(connection.settings_dict["NAME"])) as link:
         with pytest.raises(ZeroDivisionError), backup.in_background(work, link.cursor()) as future:
             raise ZeroDivisionError
         assert isinstance(future.exception(), psycopg.errors.QueryCanceled)

@@ -16,8 +16,8 @@ from speedtrack.ground.postgres import databasefitness
 from speedtrack.monitoring import health
 from speedtrack.processes import postgresql
 from speedtrack.processes.devstack import BASE_DIR
-from speedtrack.tests.clusters import Cluster, DebianServer, databases, debian_server
-from speedtrack.tests.upgrades.test_upgrade import HERE, address_of
+from speedtrack.tests.clusters import Cluster, DebianServer, databases, debian_server, empty_database
+from speedtrack.tests.upgrades.test_upgrade import HERE
 from speedtrack.upkeep import doctor
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -133,14 +133,10 @@ def test_a_standby_is_refused(tmp_path: Path) -> None:
 @pytest.fixture
 def first_release() -> Iterator[str]:
     """The address of a database of release 1.0.0."""
-    name = "speedtrack_of_other_releases"
-    with psycopg.connect(address_of("postgres"), autocommit=True) as link:
-        link.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-        link.execute(f'CREATE DATABASE "{name}"')
-        with psycopg.connect(address_of(name)) as other:
-            other.execute(FIRST.read_text())
-        yield address_of(name)
-        link.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with empty_database("first_release") as address:
+        with psycopg.connect(address) as link:
+            link.execute(FIRST.read_text())
+        yield address
 
 
 def changed(url: str, statement: str) -> list[object]:

@@ -20,7 +20,7 @@ from django.db.models import Q
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.effects import smallest_effect
 from speedtrack.alerts.lines.known import PlacedStep, steps_on
-from speedtrack.alerts.lines.trials import PositionRange, Search, TrialLine, TrialPoint, find_commits
+from speedtrack.alerts.lines.trials import CommitSearch, PositionRange, TrialLine, TrialPoint, find_commits
 from speedtrack.alerts.lines.windows import BEFORE, Window
 from speedtrack.alerts.models import Alert, BestLevel, ChangePoint, Verdict
 from speedtrack.alerts.pairs import sizes
@@ -213,18 +213,21 @@ def references(lines: Sequence[Heading], best: Sequence[int]) -> list[list[Drift
 
     These are ``best``, the last release before its head, and the commits AGES days before.
     """
-    named = list(reference_searches(lines, best))
-    levels = find_commits([search for _, _, search in named])
-    measured = [(*one, level) for one, level in zip(named, levels, strict=True) if len(level.commits) >= FEWEST]
-    values = iter(newest_values([(search.series_id, level.commits.tolist()) for _, _, search, level in measured]))
+    searches = list(reference_searches(lines, best))
+    levels = [
+        (*search, level)
+        for search, level in zip(searches, find_commits([search for _, _, search in searches]), strict=True)
+        if len(level.commits) >= FEWEST
+    ]
+    values = iter(newest_values([(search.series_id, level.commits.tolist()) for _, _, search, level in levels]))
     by_line: list[list[DriftReference]] = [[] for _ in lines]
-    for at, name, _, level in measured:
+    for at, name, _, level in levels:
         ends = int(level.numbers[0]), int(level.numbers[-1]), int(level.commits[-1])
         by_line[at].append(DriftReference(name, *ends, list(islice(values, len(level.commits)))))
     return by_line
 
 
-def reference_searches(lines: Sequence[Heading], best: Sequence[int]) -> Iterator[tuple[int, str, Search]]:
+def reference_searches(lines: Sequence[Heading], best: Sequence[int]) -> Iterator[tuple[int, str, CommitSearch]]:
     """For each line the names of its references, and the searches for their levels; the nearest ones first."""
     branches, heads = [line.window.branch.pk for line in lines], [line.head.commit_id for line in lines]
     numbered = {ends: number for number, ends in enumerate(dict.fromkeys(zip(branches, heads, strict=True)), start=1)}
@@ -245,7 +248,7 @@ def reference_searches(lines: Sequence[Heading], best: Sequence[int]) -> Iterato
         common = sorted(positions[numbered[ends[0], ends[1]]], reverse=True)
         for number, name in [*common, *positions[-1 - at]]:
             within = PositionRange(ends[0], max(line.begins, number - REACH), number)
-            yield at, name, Search(line.window.series.pk, within, LEVEL, from_end=True)
+            yield at, name, CommitSearch(line.window.series.pk, within, LEVEL, from_end=True)
 
 
 def newest_values(points: Iterable[tuple[int, Iterable[int]]]) -> list[float]:

@@ -151,7 +151,7 @@ class PositionRange(NamedTuple):
     high: int
 
 
-class Search(NamedTuple):
+class CommitSearch(NamedTuple):
     """A search for the clean points of a series in a range, at most ``limit``: those nearest to its beginning or end.
 
     ``limit``: None for all of them.
@@ -169,11 +169,11 @@ class Search(NamedTuple):
             return self.within
         return PositionRange(branch, *((high - size + 1, high) if self.from_end else (low, low + size - 1)))
 
-    def after(self, piece: PositionRange, head: int) -> "Search":
+    def after(self, piece: PositionRange, head: int) -> "CommitSearch":
         """The search in the rest of the range. ``head``: the last position of the branch."""
         branch, low, high = self.within
-        rest = (low, piece.low - 1) if self.from_end else (piece.high + 1, min(high, head))
-        return self._replace(within=PositionRange(branch, *rest))
+        ends = (low, piece.low - 1) if self.from_end else (piece.high + 1, min(high, head))
+        return self._replace(within=PositionRange(branch, *ends))
 
     @property
     def is_over(self) -> bool:
@@ -192,7 +192,7 @@ class MeasuredCommits(NamedTuple):
         order = np.argsort(numbers)
         return cls(numbers[order], commits[order])
 
-    def nearest(self, search: Search) -> "MeasuredCommits":
+    def nearest(self, search: CommitSearch) -> "MeasuredCommits":
         """The ``limit`` ones that the search is for, where its last piece had more of them."""
         if search.limit is None or len(self.numbers) <= search.limit:
             return self
@@ -209,65 +209,67 @@ def trial_lines(ranges: Sequence[LineRange], around: Around = Around()) -> list[
         search
         for series, branch, first, last in ranges
         for search in (
-            Search(series, PositionRange(branch, 0, first - 1 if around.before else -1), around.before, from_end=True),
-            Search(series, PositionRange(branch, first, last)),
-            Search(series, PositionRange(branch, last + 1, END if around.after else -1), around.after),
+            CommitSearch(
+                series, PositionRange(branch, 0, first - 1 if around.before else -1), around.before, from_end=True
+            ),
+            CommitSearch(series, PositionRange(branch, first, last)),
+            CommitSearch(series, PositionRange(branch, last + 1, END if around.after else -1), around.after),
         )
     ]
-    found = find_commits(searches)
-    commits = [MeasuredCommits.joined(found[at : at + 3]) for at in range(0, len(found), 3)]
+    parts = find_commits(searches)
+    commits = [MeasuredCommits.joined(parts[at : at + 3]) for at in range(0, len(parts), 3)]
     return lines_of([line_range.series_id for line_range in ranges], commits)
 
 
-def find_commits(searches: Sequence[Search]) -> list[MeasuredCommits]:
+def find_commits(searches: Sequence[CommitSearch]) -> list[MeasuredCommits]:
     """The commits that each search finds.
 
     One statement for all of them, and more for lines of which few commits are measured.
     """
-    found, factor = [NO_COMMITS for _ in searches], FIRST_PIECE
+    results, factor = [NO_COMMITS for _ in searches], FIRST_PIECE
     unfinished = {at: search for at, search in enumerate(searches) if not search.is_over}
     while unfinished:
         pieces = [search.piece(factor) for search in unfinished.values()]
         answers = commits_along([search.series_id for search in unfinished.values()], pieces)
-        to_continue: dict[int, Search] = {}
+        to_continue: dict[int, CommitSearch] = {}
         for (at, search), piece, (further, head) in zip(unfinished.items(), pieces, answers, strict=True):
-            found[at] = MeasuredCommits.joined([found[at], further])
-            if len(found[at].numbers) < (search.limit or 0):
+            results[at] = MeasuredCommits.joined([results[at], further])
+            if len(results[at].numbers) < (search.limit or 0):
                 to_continue[at] = search.after(piece, head)
         unfinished = within_lines(to_continue) if factor == FIRST_PIECE else to_continue
         unfinished = {at: search for at, search in unfinished.items() if not search.is_over}
         factor *= FURTHER
-    return [commits.nearest(search) for commits, search in zip(found, searches, strict=True)]
+    return [commits.nearest(search) for commits, search in zip(results, searches, strict=True)]
 
 
 def commits_along(series: Sequence[int], ranges: Sequence[PositionRange]) -> list[tuple[MeasuredCommits, int]]:
     """The measured commits of each of these series in its range, and the last position of the range's branch."""
-    numbered = {one: number for number, one in enumerate(dict.fromkeys(ranges), start=1)}
+    numbers_of_ranges = {key: number for number, key in enumerate(dict.fromkeys(ranges), start=1)}
     parameters: dict[str, Any] = {
-        "branches": [one.branch_id for one in numbered],
-        "lows": [one.low for one in numbered],
-        "highs": [one.high for one in numbered],
+        "branches": [key.branch_id for key in numbers_of_ranges],
+        "lows": [key.low for key in numbers_of_ranges],
+        "highs": [key.high for key in numbers_of_ranges],
         "series": list(series),
-        "ranges": [numbered[one] for one in ranges],
+        "ranges": [numbers_of_ranges[key] for key in ranges],
     }
     with connection.cursor() as cursor:
         cursor.execute(ALONG, parameters)
         rows = {row[:2]: row[2:] for row in cursor}
     along = {}
-    for number in numbered.values():
+    for number in numbers_of_ranges.values():
         commits, numbers, head = rows[number, 0]
         along[number] = array_of(commits), array_of(numbers), -1 if head is None else head
     answers = []
     for at, number in enumerate(parameters["ranges"], start=1):
         commits, numbers, head = along[number]
-        measured = np.unique(array_of(rows[number, at][0]))
-        positions = numbers[np.searchsorted(commits, measured)]
+        own_commits = np.unique(array_of(rows[number, at][0]))
+        positions = numbers[np.searchsorted(commits, own_commits)]
         order = np.argsort(positions)
-        answers.append((MeasuredCommits(positions[order], measured[order]), head))
+        answers.append((MeasuredCommits(positions[order], own_commits[order]), head))
     return answers
 
 
-def within_lines(searches: Mapping[int, Search]) -> dict[int, Search]:
+def within_lines(searches: Mapping[int, CommitSearch]) -> dict[int, CommitSearch]:
     """The searches, those from the end only as far as their series go: young ones do not lead to the branch's root."""
     backwards = [search for search in searches.values() if search.from_end]
     if not backwards:
@@ -288,23 +290,23 @@ def within_lines(searches: Mapping[int, Search]) -> dict[int, Search]:
     }
 
 
-def lines_of(series: Sequence[int], measured: Sequence[MeasuredCommits]) -> list[TrialLine]:
+def lines_of(series: Sequence[int], commits_of_lines: Sequence[MeasuredCommits]) -> list[TrialLine]:
     """The lines of these series through their measured commits."""
-    commits = [array_text(of_line.commits.tolist()) for of_line in measured]
+    commits = [array_text(of_line.commits.tolist()) for of_line in commits_of_lines]
     with connection.cursor() as cursor:
         cursor.execute(SAMPLES, {"series": list(series), "commits": commits})
         *encoded, samples = cursor.fetchone()
     if samples is None:
         return [TrialLine.of([]) for _ in series]
     at, ids, commit_ids, sizes = map(array_of, encoded)
-    at, numbers = at - 1, numbers_of(measured, at - 1, commit_ids)
+    at, numbers = at - 1, numbers_of(commits_of_lines, at - 1, commit_ids)
     order = np.lexsort((ids, numbers, at))
     values = samples_of(samples, sizes, order)
-    points = points_of(PointColumns(at[order], numbers[order], commit_ids[order], sizes[order]), values)
+    points = points_of(MeasurementColumns(at[order], numbers[order], commit_ids[order], sizes[order]), values)
     return list(split(points, len(series)))
 
 
-class PointColumns(NamedTuple):
+class MeasurementColumns(NamedTuple):
     """Measurements, or points, as columns: the index of the line, the position, the commit, the number of samples."""
 
     at: Array
@@ -313,10 +315,12 @@ class PointColumns(NamedTuple):
     sizes: Array
 
 
-def numbers_of(measured: Sequence[MeasuredCommits], at: Array, commits: Array) -> Array:
-    """The position of each commit, which is among the measured ones with the index beside it."""
-    keys = np.concatenate([(index << 32) + of_line.commits.astype(np.int64) for index, of_line in enumerate(measured)])
-    numbers, order = np.concatenate([of_line.numbers for of_line in measured]), np.argsort(keys)
+def numbers_of(commits_of_lines: Sequence[MeasuredCommits], at: Array, commits: Array) -> Array:
+    """The positions of commits. ``at``: for each the index of its line in ``commits_of_lines``."""
+    keys = np.concatenate(
+        [(index << 32) + of_line.commits.astype(np.int64) for index, of_line in enumerate(commits_of_lines)]
+    )
+    numbers, order = np.concatenate([of_line.numbers for of_line in commits_of_lines]), np.argsort(keys)
     return numbers[order][np.searchsorted(keys[order], (at << 32) + commits)]
 
 
@@ -334,7 +338,7 @@ def samples_of(encoded: bytes, sizes: Array, order: Array) -> Array:
     return values
 
 
-def points_of(columns: PointColumns, values: Array) -> tuple[PointColumns, Array]:
+def points_of(columns: MeasurementColumns, values: Array) -> tuple[MeasurementColumns, Array]:
     """One point for all measurements of a commit in a line; samples that are no finite numbers are left out."""
     is_finite = np.isfinite(values)
     owners = np.repeat(np.arange(len(columns.sizes)), columns.sizes)[is_finite]
@@ -343,10 +347,10 @@ def points_of(columns: PointColumns, values: Array) -> tuple[PointColumns, Array
     firsts = np.flatnonzero(is_first)
     sizes = np.add.reduceat(counts, firsts)
     at, numbers, commits, _ = (column[firsts[sizes > 0]] for column in columns)
-    return PointColumns(at, numbers, commits, sizes[sizes > 0]), values[is_finite]
+    return MeasurementColumns(at, numbers, commits, sizes[sizes > 0]), values[is_finite]
 
 
-def split(points: tuple[PointColumns, Array], count: int) -> Iterator[TrialLine]:
+def split(points: tuple[MeasurementColumns, Array], count: int) -> Iterator[TrialLine]:
     """The points of each of ``count`` lines."""
     (at, numbers, commits, sizes), values = points
     middles, samples = medians(values, sizes), np.concatenate([[0], np.cumsum(sizes)])

@@ -9,8 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from speedtrack.tests.clusters import databases
-from speedtrack.tests.upgrades.test_upgrade import address_of
+from speedtrack.tests.clusters import databases, empty_database
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BEFORE = ("projects", "0005_positions_without_ids")
@@ -22,20 +21,14 @@ BRANCHES = ["a", "main", "b", "c", "d", "none"]
 @pytest.fixture
 def former(db: None) -> Iterator[str]:
     """The address of a database of the release before, with the branches of two projects."""
-    name = f"{connection.settings_dict['NAME']}_positions"
-    with psycopg.connect(address_of("postgres"), autocommit=True) as link:
-        link.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-        link.execute(f'CREATE DATABASE "{name}"')
-        try:
-            with databases(DATABASE_URL=address_of(name)):
-                call_command("migrate", verbosity=0)
-                call_command("migrate", *BEFORE, verbosity=0)
-                with connection.cursor() as cursor:
-                    for number in (1, 2):
-                        fill(cursor, number, random.Random(number))
-            yield address_of(name)
-        finally:
-            link.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with empty_database("positions") as address:
+        with databases(DATABASE_URL=address):
+            call_command("migrate", verbosity=0)
+            call_command("migrate", *BEFORE, verbosity=0)
+            with connection.cursor() as cursor:
+                for number in (1, 2):
+                    fill(cursor, number, random.Random(number))
+        yield address
 
 
 def fill(cursor: Any, project: int, chance: random.Random) -> None:

@@ -8,9 +8,8 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from speedtrack.tests.clusters import databases
+from speedtrack.tests.clusters import databases, empty_database
 from speedtrack.tests.histories import History
-from speedtrack.tests.upgrades.test_upgrade import address_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BEFORE = ("runs", "0012_narrow_index_of_attempts")
@@ -24,22 +23,16 @@ INDEXES = "SELECT indexdef FROM pg_indexes WHERE tablename = 'runs_measurement' 
 @pytest.fixture
 def measured(db: None) -> Iterator[str]:
     """The address of a database with a measurement of each of these flags, and with a view that a person made."""
-    name = f"{connection.settings_dict['NAME']}_flags"
-    with psycopg.connect(address_of("postgres"), autocommit=True) as link:
-        link.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-        link.execute(f'CREATE DATABASE "{name}"')
-        try:
-            with databases(DATABASE_URL=address_of(name)):
-                call_command("migrate", verbosity=0)
-                history = History()
-                series = history.series()
-                for commit, flags in zip(history.commits(len(FLAGS)), FLAGS, strict=True):
-                    history.measure([series], {commit.pk: [[1 / 3, 1e-9, 1e15]]}, flags)
-                with connection.cursor() as cursor:
-                    cursor.execute(OWN_VIEW)
-            yield address_of(name)
-        finally:
-            link.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with empty_database("flags") as address:
+        with databases(DATABASE_URL=address):
+            call_command("migrate", verbosity=0)
+            history = History()
+            series = history.series()
+            for commit, flags in zip(history.commits(len(FLAGS)), FLAGS, strict=True):
+                history.measure([series], {commit.pk: [[1 / 3, 1e-9, 1e15]]}, flags)
+            with connection.cursor() as cursor:
+                cursor.execute(OWN_VIEW)
+        yield address
 
 
 def rows(url: str, statement: str) -> list[Any]:

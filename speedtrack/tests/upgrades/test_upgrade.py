@@ -25,7 +25,7 @@ from speedtrack.runs.planning import pushes
 from speedtrack.runs.scheduling import versions
 from speedtrack.runs.scheduling.versions import PROTOCOL
 from speedtrack.tests import builders
-from speedtrack.tests.clusters import databases
+from speedtrack.tests.clusters import databases, empty_database
 from speedtrack.tests.test_fsck import run_fsck
 from speedtrack.tests.upgrades.installation import CHANNEL, HOOK_SECRET, KEY, MACHINE_TOKEN, PASSWORD, PLACE
 from speedtrack.web.tests.world import HOSTILE
@@ -58,12 +58,6 @@ class Installation:
         return found
 
 
-def address_of(name: str) -> str:
-    known = connection.settings_dict
-    parts = {key: known[key.upper()] for key in ("host", "port", "user", "password") if known[key.upper()]}
-    return psycopg.conninfo.make_conninfo("", dbname=name, **parts)
-
-
 def rows_of_tables() -> dict[str, int]:
     with connection.cursor() as cursor:
         cursor.execute(TABLES)
@@ -91,21 +85,14 @@ def same_history(directory: Path) -> builders.Repository:
 def upgraded(request: pytest.FixtureRequest, settings: Any, tmp_path: Path, db: None) -> Iterator[Installation]:
     builders.use_suite(settings, tmp_path / "suites")
     settings.SPEEDTRACK_ENCRYPTION_KEYS = [KEY]
-    name = f"{connection.settings_dict['NAME']}_upgraded"
     text = (HERE / f"{request.param}.sql").read_text().replace(PLACE, str(tmp_path))
-    with psycopg.connect(address_of("postgres"), autocommit=True) as link:
-        link.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-        link.execute(f'CREATE DATABASE "{name}"')
-        address = address_of(name)
+    with empty_database("upgraded") as address:
         with psycopg.connect(address) as other:
             other.execute(text)
-        try:
-            with databases(DATABASE_URL=address):
-                before = rows_of_tables()
-                call_command("migrate", verbosity=0)
-                yield Installation(request.param, before, same_history(tmp_path))
-        finally:
-            link.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+        with databases(DATABASE_URL=address):
+            before = rows_of_tables()
+            call_command("migrate", verbosity=0)
+            yield Installation(request.param, before, same_history(tmp_path))
 
 
 pytestmark = pytest.mark.django_db(transaction=True)
