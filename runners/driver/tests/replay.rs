@@ -50,6 +50,24 @@ fn played(server: &Server, words: &str) -> Value {
 }
 
 #[test]
+fn the_command_wants_the_recording_first_and_has_help() {
+    for (words, cause, remedy) in [
+        ("replay", "no recording given", "speedbench replay FILE"),
+        ("replay -p 7000", "no recording given", "speedbench replay FILE"),
+        (
+            "run --replay file --speed slow",
+            "--speed cannot be 'slow'",
+            "give fast, or how many times as fast",
+        ),
+    ] {
+        let line = failure_line(speedbench(words.split(' ').map(String::from)), 2);
+        assert!(line.contains(cause) && line.contains(remedy), "{words}: {line}");
+    }
+    let help = speedbench(["replay", "--help"].map(String::from));
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("--speed"));
+}
+
+#[test]
 fn every_request_is_sent_in_the_order_of_its_client() {
     let (folder, server) = (Folder::new(), Server::tcp(Manner::Honest));
     let file = folder.file("monitor.txt", monitor(1000));
@@ -76,7 +94,7 @@ fn requests_are_due_by_their_times() {
     let (folder, server) = (Folder::new(), Server::tcp(Manner::Honest));
     let file = folder.file("monitor.txt", monitor(101));
     let test = played(&server, &format!("--replay {file} --speed 4 -c 10"));
-    // 100 gaps of 10 ms, four times as fast.
+    // 100 intervals of 10 ms, at four times the recorded speed.
     assert!(test["window_s"].as_f64().unwrap() >= 0.25, "{test}");
     assert_eq!((&test["replay"]["recorded_s"], &test["open"]["asked_rps"]), (&1.0.into(), &404.0.into()));
     let test = played(&server, &format!("--replay {file} --duration 0.5 -c 10"));

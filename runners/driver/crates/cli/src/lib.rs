@@ -81,10 +81,7 @@ fn run_native(words: &[OsString]) -> Result<(), Failure> {
     let program = [program, first].map(|word| word.to_string_lossy().into_owned());
     match program[1].as_str() {
         "run" => run::run(&program, rest.to_vec()),
-        // A recording is one more source of requests for `run`.
-        "replay" => {
-            run::run(&program, [OsString::from("--replay")].into_iter().chain(rest.to_vec()).collect())
-        }
+        "replay" => run::run(&program, words_of_replay(rest)?),
         "duel" => duel::run(&program, rest.to_vec()),
         "compare" => compare(rest.to_vec()),
         "counters" => print(&format!("{}\n", counters::offered())),
@@ -95,6 +92,20 @@ fn run_native(words: &[OsString]) -> Result<(), Failure> {
             print(&format!("speedbench {}\n", env!("CARGO_PKG_VERSION")))
         }
         other => Err(unknown(other)),
+    }
+}
+
+/// The words of `run` that do what `replay` does with `words`: a recording is one more source of requests.
+fn words_of_replay(words: &[OsString]) -> Result<Vec<OsString>, Failure> {
+    match words.first().map(|word| word.to_string_lossy()).as_deref() {
+        Some("-h" | "--help") => Ok(words.to_vec()),
+        Some(word) if !word.starts_with('-') => {
+            Ok([OsString::from("--replay")].into_iter().chain(words.to_vec()).collect())
+        }
+        _ => Err(Failure::usage(
+            "no recording given",
+            "say `speedbench replay FILE`, with its options after it",
+        )),
     }
 }
 

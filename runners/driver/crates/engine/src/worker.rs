@@ -1,6 +1,7 @@
 //! The loop. Each thread has its own epoll set, connections, streams and counters; threads share no written memory.
 
 mod climbing;
+mod closed_loop;
 mod open_loop;
 mod recovering;
 mod redirecting;
@@ -14,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use crate::connection::{Connection, ConnectionError};
 use crate::histogram::Histogram;
-use crate::job::{Job, Window};
+use crate::job::Job;
 use crate::meter::Meter;
 use crate::outcome::Cut;
 use crate::pace::Pace;
@@ -304,31 +305,6 @@ impl<'a, P: Protocol> Worker<'a, P> {
         }
     }
 
-    /// Send what the window and the span allow; or queue for the pace; or leave the connection idle.
-    #[inline]
-    fn send_next(&mut self, token: usize, span: &Span, now: u64) -> Result<(), Failure> {
-        if span.arrivals.is_some() {
-            return self.send_due(token, span, now);
-        }
-        let (_, connection) = &mut self.connections[token];
-        let idle = connection.is_idle();
-        if !idle && (self.job.window == Window::Batch || connection.has_unsent()) {
-            return Ok(());
-        }
-        let count = span.allowance(now, connection.quota, self.room(token));
-        if count == 0 {
-            self.busy -= usize::from(idle);
-            return Ok(());
-        }
-        if !self.pace.grants(now, count) {
-            if idle {
-                self.queue.push_back(token);
-            }
-            return Ok(());
-        }
-        self.send(token, count)
-    }
-
     /// Requests that a connection may send now: its window has room for them, and they come before its replacement.
     #[inline]
     fn room(&self, token: usize) -> usize {
@@ -336,30 +312,6 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let before =
             self.job.reconnect_after.map_or(usize::MAX, |most| connection.room_before_reconnection(most));
         before.min(self.window - connection.awaited())
-    }
-
-    /// Send on queued connections whose turn has come, and release those whose time is over.
-    #[inline]
-    fn dequeue(&mut self, span: &Span, now: u64) -> Result<(), Failure> {
-        let due = |worker: &Self| now >= worker.pace.due() || now >= span.ends_at;
-        while let Some(token) = self.queue.front().copied().filter(|_| due(self)) {
-            self.queue.pop_front();
-            self.send_next(token, span, now)?;
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn send(&mut self, token: usize, count: usize) -> Result<(), Failure> {
-        if self.connections[token].1.used() >= self.reconnect_at && !self.replace(token)? {
-            return Ok(());
-        }
-        let (_, connection) = &mut self.connections[token];
-        match connection.send_batch(count) {
-            Ok(()) if connection.has_unsent() => self.await_room(token, Interest::RepliesAndRoom),
-            Ok(()) => Ok(()),
-            Err(broken) => self.lose(token, broken),
-        }
     }
 
     /// Replace a connection that has sent enough; whether it can send now.
@@ -388,14 +340,6 @@ impl<'a, P: Protocol> Worker<'a, P> {
                 self.refill(token, span)
             }
             Err(broken) => self.lose(token, broken),
-        }
-    }
-
-    /// A rolling window may have got room while its last burst was held up.
-    fn refill(&mut self, token: usize, span: &Span) -> Result<(), Failure> {
-        match self.connections[token].1.is_idle() && span.arrivals.is_none() {
-            true => Ok(()),
-            false => self.send_next(token, span, clock::now()),
         }
     }
 

@@ -39,7 +39,7 @@ pub const TWITTER: Columns = Columns {
 
 /// More columns than a row has.
 const MOST_COLUMNS: usize = 16;
-/// Values are cut out of this much text.
+/// Values are slices of a text of this many bytes.
 const TEXT_BYTES: usize = 1 << 20;
 const ALPHABET: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
 /// memcached takes a longer time to live for a date.

@@ -1,4 +1,5 @@
-//! A file that is read from its begin to its end, by lines or by bytes, with the place of each.
+//! A file that is read from its begin to the end that it had when it was opened, by lines or by bytes, with the place of
+//! each. A recorder that still writes to it, perhaps of what is replayed, has no influence.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,7 +9,7 @@ use std::ops::Range;
 const PIECE: usize = 256 * 1024;
 
 pub struct Input {
-    file: File,
+    file: io::Take<File>,
     buffer: Vec<u8>,
     /// What was read and not yet taken.
     unread: Range<usize>,
@@ -33,7 +34,15 @@ pub enum Line {
 
 impl Input {
     pub fn new(file: File) -> Input {
-        Input { file, buffer: vec![0; PIECE], unread: 0..0, offset: 0, lines: 0, ended: false }
+        let length = file.metadata().map_or(u64::MAX, |of_file| of_file.len());
+        Input {
+            file: file.take(length),
+            buffer: vec![0; PIECE],
+            unread: 0..0,
+            offset: 0,
+            lines: 0,
+            ended: false,
+        }
     }
 
     /// The place in the file of the next byte.
@@ -160,5 +169,28 @@ impl Input {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn what_is_appended_while_it_is_read_is_left_out() {
+        let path = std::env::temp_dir().join(format!("speedbench-input-{}", std::process::id()));
+        std::fs::write(&path, "one\ntwo\n").unwrap();
+        let mut input = Input::new(File::open(&path).unwrap());
+        let mut appended = OpenOptions::new().append(true).open(&path).unwrap();
+        appended.write_all(b"three\n").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        for line in ["one", "two"] {
+            let Line::Whole(range) = input.line(100).unwrap() else { panic!("{line} is there") };
+            assert_eq!(input.bytes(range), line.as_bytes());
+        }
+        assert_eq!(input.line(100).unwrap(), Line::None);
     }
 }

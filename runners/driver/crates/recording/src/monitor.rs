@@ -47,7 +47,7 @@ impl Words {
         }
     }
 
-    /// Take one word up to its closing quote; what follows that.
+    /// Read one word up to its closing quote. Returns the text after the quote.
     fn word<'a>(&mut self, mut text: &'a [u8]) -> Option<&'a [u8]> {
         loop {
             let at = memchr::memchr2(b'"', b'\\', text)?;

@@ -1,8 +1,9 @@
 //! The commands that the options of memtier_benchmark stand for, with the rows of its outputs.
 
 use crate::arguments::{Given, cannot_be};
+use crate::memtier_benchmark::command_texts::Text;
 use crate::memtier_benchmark::monitor::Monitored;
-use crate::memtier_benchmark::options::{Options, Text};
+use crate::memtier_benchmark::options::Options;
 use protocol::expectation::{Expectation, ReplyType};
 use text::checks::require;
 use text::failure::Failure;

@@ -1,5 +1,6 @@
 //! `speedbench memtier-benchmark`: the usual options of memtier_benchmark, and its outputs.
 
+pub mod command_texts;
 pub mod commands;
 pub mod hdr_files;
 pub mod json;
@@ -10,6 +11,7 @@ pub mod plan;
 pub mod progress;
 pub mod refused;
 pub mod scan;
+pub mod server_options;
 pub mod stairs;
 pub mod stats;
 pub mod statsd;

@@ -1,7 +1,7 @@
 //! Commands of a file that MONITOR has written, in place of `__monitor_line1__` and `__monitor_line@__`.
 
 use crate::arguments::cannot_be;
-use crate::memtier_benchmark::options::Text;
+use crate::memtier_benchmark::command_texts::Text;
 use text::failure::Failure;
 use text::words;
 

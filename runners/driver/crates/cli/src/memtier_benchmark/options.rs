@@ -1,26 +1,22 @@
 //! The options of memtier_benchmark.
 
-use std::fmt::Display;
-use std::net::ToSocketAddrs;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
 
-use crate::arguments::{Given, cannot_be};
-use crate::memtier_benchmark::statsd::Statsd;
+use crate::arguments::Given;
+use crate::memtier_benchmark::server_options::ServerOptions;
+use crate::memtier_benchmark::statsd::StatsdOptions;
 use crate::memtier_benchmark::values::{
-    Protocol, Requests, TlsProtocols, breakdown, data_size_list, expiry_range, letter, monitor_pattern,
-    one_of_range, pattern, percentiles, protocol, range, ratio, requests, size_pattern, tls_protocols,
+    Requests, breakdown, data_size_list, expiry_range, letter, monitor_pattern, one_of_range, pattern,
+    percentiles, range, ratio, requests, size_pattern,
 };
 use crate::reconnecting::ReconnectOptions;
-use crate::uri::{self, Uri};
 use crate::values::seconds;
 use generator::values::{Sizes, Ttl};
 use text::checks::require;
 use text::failure::Failure;
 use workload::protocol_name::ProtocolName;
-
-const USUAL_HOST: &str = "localhost";
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -36,62 +32,6 @@ pub struct Options {
     pub result: ResultOptions,
     #[command(flatten)]
     pub statsd: StatsdOptions,
-}
-
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Server")]
-pub struct ServerOptions {
-    /// host name or address (localhost)
-    #[arg(short = 'h', long, short_alias = 's', alias = "server", value_name = "HOST")]
-    pub host: Option<String>,
-    /// port (6379; memcache_text 11211)
-    #[arg(short = 'p', long, value_name = "PORT")]
-    pub port: Option<u16>,
-    /// resolve the host to an IPv4 address
-    #[arg(short = '4', long)]
-    ipv4: bool,
-    /// resolve it to an IPv6 address
-    #[arg(short = '6', long)]
-    ipv6: bool,
-    /// path of a unix socket
-    #[arg(short = 'S', long = "unix-socket", value_name = "PATH")]
-    pub socket: Option<String>,
-    /// redis, resp2, resp3 or memcache_text
-    #[arg(short = 'P', long, value_name = "NAME", default_value = "redis", value_parser = protocol)]
-    pub protocol: Protocol,
-    /// PASSWORD or USER:PASSWORD
-    #[arg(short = 'a', long = "authenticate", value_name = "LOGIN")]
-    pub login: Option<String>,
-    /// redis://user:password@host:port/db; rediss:// for TLS; other options take precedence
-    #[arg(short = 'u', long, value_name = "URI", value_parser = uri::parse)]
-    pub uri: Option<Uri>,
-    /// database (0)
-    #[arg(long = "select-db", value_name = "DB")]
-    pub database: Option<u32>,
-    /// spread the load over the masters of a cluster; keys get a hash tag
-    #[arg(long = "cluster-mode")]
-    pub cluster: bool,
-    /// encrypt
-    #[arg(long)]
-    pub tls: bool,
-    /// certificate to show
-    #[arg(long, value_name = "FILE")]
-    pub cert: Option<String>,
-    /// key of the certificate (in the same file)
-    #[arg(long, value_name = "FILE")]
-    pub key: Option<String>,
-    /// certificates to trust, instead of those of the system
-    #[arg(long, value_name = "FILE")]
-    pub cacert: Option<String>,
-    /// trust any certificate
-    #[arg(long = "tls-skip-verify")]
-    pub insecure: bool,
-    /// server name to ask for
-    #[arg(long, value_name = "NAME")]
-    pub sni: Option<String>,
-    /// versions of TLS: TLSv1.2, TLSv1.3 or both
-    #[arg(long, value_name = "LIST", value_parser = tls_protocols)]
-    pub tls_protocols: Option<TlsProtocols>,
 }
 
 #[derive(Debug, Args)]
@@ -129,13 +69,13 @@ pub struct LoadOptions {
     pub ratio: [u64; 2],
     /// instead of them, with __key__ and __data__; may be repeated
     #[arg(long, value_name = "TEXT")]
-    command: Vec<String>,
+    pub command: Vec<String>,
     /// of the command before it (1)
     #[arg(long, value_name = "N")]
-    command_ratio: Vec<u64>,
+    pub command_ratio: Vec<u64>,
     /// of the command before it (R): see --key-pattern
     #[arg(long, value_name = "LETTER", value_parser = |text: &str| letter("--command-key-pattern", text))]
-    command_key_pattern: Vec<char>,
+    pub command_key_pattern: Vec<char>,
     /// go on with the SCAN of --command at the cursor of each reply
     #[arg(long = "scan-incremental-iteration")]
     pub scan_incremental: bool,
@@ -245,123 +185,6 @@ pub struct ResultOptions {
     /// without the percentiles
     #[arg(long)]
     pub hide_histogram: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(next_help_heading = "StatsD")]
-pub struct StatsdOptions {
-    /// send metrics there each second, over UDP
-    #[arg(long, value_name = "HOST")]
-    statsd_host: Option<String>,
-    /// port
-    #[arg(long, value_name = "PORT", default_value_t = 8125)]
-    statsd_port: u16,
-    /// the begin of their names
-    #[arg(long, value_name = "TEXT", default_value = "memtier")]
-    statsd_prefix: String,
-    /// the next part of their names
-    #[arg(long = "statsd-run-label", value_name = "TEXT", default_value = "default")]
-    statsd_label: String,
-}
-
-impl StatsdOptions {
-    pub fn client(&self) -> Result<Option<Statsd>, Failure> {
-        let client =
-            |host: &String| Statsd::connect(host, self.statsd_port, &self.statsd_prefix, &self.statsd_label);
-        self.statsd_host.as_ref().map(client).transpose()
-    }
-}
-
-impl ServerOptions {
-    pub fn host(&self) -> &str {
-        let of_uri = self.uri.as_ref().and_then(|uri| uri.host.as_deref());
-        self.host.as_deref().or(of_uri).unwrap_or(USUAL_HOST)
-    }
-
-    /// The family of addresses, as the configuration names it.
-    pub fn family(&self) -> &'static str {
-        match (self.ipv4, self.ipv6) {
-            (true, _) => "AF_INET",
-            (_, true) => "AF_INET6",
-            _ => "Unspecified",
-        }
-    }
-
-    /// The name that a certificate should have, when the connection is to an address in its place.
-    pub fn name_beside_address(&self) -> Option<String> {
-        (self.ipv4 || self.ipv6).then(|| self.host().to_owned())
-    }
-
-    /// The host to connect to: the name, or its address if one of a family is asked for.
-    pub fn place(&self) -> Result<String, Failure> {
-        if !self.ipv4 && !self.ipv6 {
-            return Ok(self.host().to_owned());
-        }
-        let addresses = (self.host(), self.port()).to_socket_addrs().into_iter().flatten();
-        let mut fitting = addresses.filter(|address| address.is_ipv4() == self.ipv4);
-        let address = fitting.next().ok_or_else(|| {
-            let family = if self.ipv4 { "IPv4" } else { "IPv6" };
-            Failure::run(format!("{} has no {family} address", self.host()), "leave -4 or -6 out")
-        })?;
-        Ok(address.ip().to_string())
-    }
-
-    pub fn port(&self) -> u16 {
-        let of_uri = self.uri.as_ref().and_then(|uri| uri.port);
-        self.port.or(of_uri).unwrap_or(self.protocol.name.port())
-    }
-
-    pub fn has_login(&self) -> bool {
-        self.login.is_some() || self.uri.as_ref().is_some_and(|uri| uri.login.is_some())
-    }
-}
-
-impl LoadOptions {
-    /// The texts of `--command`, each with its ratio and pattern: these are of the command before them.
-    pub fn texts(&self, given: &Given) -> Result<Vec<Text>, Failure> {
-        let places = given.places("command").into_iter();
-        let text = |(at, text): (usize, &String)| Text { at, ..Text::of(text, 1) };
-        let mut texts: Vec<Text> = places.zip(&self.command).map(text).collect();
-        for (at, ratio) in given.places("command_ratio").into_iter().zip(&self.command_ratio) {
-            before(&mut texts, at, "--command-ratio", ratio)?.ratio = *ratio;
-        }
-        for (at, pattern) in given.places("command_key_pattern").into_iter().zip(&self.command_key_pattern) {
-            before(&mut texts, at, "--command-key-pattern", pattern)?.pattern = *pattern;
-        }
-        Ok(texts)
-    }
-}
-
-/// A command that was given as text.
-#[derive(Clone)]
-pub struct Text {
-    /// Its place on the command line.
-    at: usize,
-    pub text: String,
-    pub ratio: u64,
-    pub pattern: char,
-}
-
-impl Text {
-    pub fn of(text: &str, ratio: u64) -> Text {
-        Text { at: 0, text: text.to_owned(), ratio, pattern: 'R' }
-    }
-
-    /// Another command in its place.
-    pub fn with(&self, text: String, ratio: u64) -> Text {
-        Text { text, ratio, ..self.clone() }
-    }
-}
-
-/// The last of `texts` before place `at`, at which `option` was given.
-fn before<'a>(
-    texts: &'a mut [Text],
-    at: usize,
-    option: &str,
-    value: impl Display,
-) -> Result<&'a mut Text, Failure> {
-    let text = texts.iter_mut().rev().find(|text| text.at < at);
-    text.ok_or_else(|| cannot_be(option, &value.to_string(), "give --command before it"))
 }
 
 impl DataOptions {

@@ -1,7 +1,8 @@
 //! `--scan-incremental-iteration`: a SCAN that goes on at the cursor of each reply.
 
+use crate::memtier_benchmark::command_texts::Text;
 use crate::memtier_benchmark::commands::{Command, Commands};
-use crate::memtier_benchmark::options::{Options, Text};
+use crate::memtier_benchmark::options::Options;
 use protocol::script::ScanLimit;
 use protocol::template::CURSOR;
 use text::checks::require;
@@ -9,7 +10,7 @@ use text::failure::Failure;
 use workload::order::Order;
 
 impl Options {
-    /// The request that begins a scan, and that which goes on with it, in rows of their own.
+    /// The first request of a scan, and the one that continues it with a cursor; each has its row in the results.
     pub fn scan(&self, texts: &[Text]) -> Result<Commands, Failure> {
         const OPTION: &str = "--scan-incremental-iteration is given";
         let refuse =

@@ -2,7 +2,33 @@
 
 use std::net::UdpSocket;
 
+use clap::Args;
 use text::failure::Failure;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "StatsD")]
+pub struct StatsdOptions {
+    /// send metrics there each second, over UDP
+    #[arg(long, value_name = "HOST")]
+    statsd_host: Option<String>,
+    /// port
+    #[arg(long, value_name = "PORT", default_value_t = 8125)]
+    statsd_port: u16,
+    /// the begin of their names
+    #[arg(long, value_name = "TEXT", default_value = "memtier")]
+    statsd_prefix: String,
+    /// the next part of their names
+    #[arg(long = "statsd-run-label", value_name = "TEXT", default_value = "default")]
+    statsd_label: String,
+}
+
+impl StatsdOptions {
+    pub fn client(&self) -> Result<Option<Statsd>, Failure> {
+        let client =
+            |host: &String| Statsd::connect(host, self.statsd_port, &self.statsd_prefix, &self.statsd_label);
+        self.statsd_host.as_ref().map(client).transpose()
+    }
+}
 
 pub struct Statsd {
     socket: UdpSocket,

@@ -167,6 +167,6 @@ pub fn tls_protocols(text: &str) -> Result<TlsProtocols, Failure> {
     }
 }
 
-/// The only version of TLS; none: both.
+/// The version of TLS to use; none: 1.2 and 1.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TlsProtocols(pub Option<tls::Version>);

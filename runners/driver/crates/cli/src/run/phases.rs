@@ -102,7 +102,7 @@ impl LoadOptions {
         }
     }
 
-    /// The mode that plays the recording at `file`.
+    /// The mode that replays the recording in `file`.
     fn replayed(&self, file: &str) -> Result<Mode, Failure> {
         let others = [
             ("--mode", self.mode.is_some()),

@@ -41,7 +41,11 @@ pub fn rate(text: &str) -> Result<f64, Failure> {
 pub fn speed(text: &str) -> Result<Speed, Failure> {
     match text {
         "fast" => Ok(Speed::Fast(Fast::Fast)),
-        _ => Speed::Times(amount("--speed", text)?).check("--speed"),
+        _ => {
+            let times = amount("--speed", text);
+            let remedy = "give fast, or how many times as fast as it was recorded, as in 2";
+            Speed::Times(times.map_err(|_| cannot_be("--speed", text, remedy))?).check("--speed")
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Attempts to open the connections in trouble again.
+//! Opening lost connections again.
 
 use std::time::Duration;
 

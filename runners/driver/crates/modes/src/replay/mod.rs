@@ -47,7 +47,7 @@ pub struct Replay {
     pub replayed: Replayed,
 }
 
-/// Play the recording of `setting` over the connections of `job`, in the protocol `wire`, until the limits.
+/// Replay the recording of `setting` over the connections of `job` in the protocol `wire`, until a limit is reached.
 pub fn run(job: &Job, setting: &Setting, wire: Wire, limits: Limits) -> Result<Replay, Failure> {
     let source = Source {
         path: setting.path.clone(),

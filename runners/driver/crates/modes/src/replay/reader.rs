@@ -43,7 +43,7 @@ pub struct Reading {
     pub backward: Backward,
     /// Of the last request since the first.
     pub recorded_ns: u64,
-    /// Those that were told apart; none when the recording has none.
+    /// How many different clients it has; none when it does not name clients.
     pub clients: Option<usize>,
     /// The names of the commands.
     pub commands: Vec<String>,
