@@ -51,10 +51,12 @@ class UnitScale:
 
 def unit_scale(unit: str, size: float) -> UnitScale:
     """The scale that shows a number of this size with three digits."""
-    steps = SCALES.get(unit, ((1, unit),))
-    fitting = [(step, name) for step, name in steps if abs(size) >= step * 0.9995 or (size == 0 and step == 1)]
-    factor, name = fitting[-1] if fitting else steps[0]
-    return UnitScale(factor, name, decimals_of(abs(size) / factor, factor == 1))
+    steps, magnitude = SCALES.get(unit, ((1, unit),)), abs(size)
+    factor, name = steps[0]
+    for step, step_name in steps:
+        if magnitude >= step * 0.9995 or (size == 0 and step == 1):
+            factor, name = step, step_name
+    return UnitScale(factor, name, decimals_of(magnitude / factor, factor == 1))
 
 
 def decimals_of(number: float, is_unscaled: bool) -> int:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import cycle, islice, product
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -81,6 +81,11 @@ class StoredAnswer(NamedTuple):
 FEW = 20  # series, of which batches are searched; of more, all batches of a commit are read
 # Of a stored array that is long, PostgreSQL unpacks the whole for each element that is read; not of a computed one.
 UNPACKED = ", ".join(f"{column} || '{{}}' AS {column}" for column in ("distances", "old", "ratios", "lows", "highs"))
+# Of many series at few commits, flags are read by commit, although that has the points of other series as well.
+MANY = 300  # for each commit
+BY_COMMIT = "(SELECT count(*) FROM watched) > %(many)s * (SELECT count(*) FROM stored_ends)"
+# A judgement that is not stored needs the smallest effect.
+COMPARES = "(EXISTS (SELECT FROM paired) OR EXISTS (SELECT FROM asked WHERE wanted = 'either'))"
 OF_INITIALS = {answer[0]: answer for answer in ComparisonAnswer}
 PairsOfEnds = dict[tuple[Ends, int, str], tuple[Pair, ...]]  # by ends, benchmark and metric
 
@@ -97,6 +102,11 @@ class Known:
     points: dict[Place, SidePoint] = field(default_factory=dict)
     same_program: frozenset[Ends] = frozenset()
     pairs: PairsOfEnds = field(default_factory=dict)
+
+    @cached_property
+    def ends_with_evidence(self) -> frozenset[Ends]:
+        """The ends of one program, and those with pairs."""
+        return self.same_program | {ends for ends, *_ in self.pairs}
 
 
 class Wanted(StrEnum):
@@ -115,29 +125,31 @@ KNOWN = lines.sql(f"""
       WITH asked AS MATERIALIZED (
         SELECT * FROM unnest(%(series)s::int[], %(bases)s::int[], %(heads)s::int[], %(wanted)s::text[])
                    AS asked (series_id, base_id, head_id, wanted)),
-           watched AS MATERIALIZED (SELECT unnest(ARRAY(SELECT DISTINCT series_id FROM asked)) AS id),
+           watched AS MATERIALIZED (
+        SELECT id, project_id, machine_id, benchmark_id, metric
+          FROM runs_series WHERE id = ANY (ARRAY(SELECT DISTINCT series_id FROM asked))),
            both_commits AS MATERIALIZED (SELECT DISTINCT base_id, head_id FROM asked),
            stored AS MATERIALIZED (
         SELECT g.*, base.commit_id AS base_id
           FROM unnest(ARRAY(SELECT DISTINCT head_id FROM asked)) AS head (id)
     CROSS JOIN LATERAL (
-            SELECT head.id AS head_id, s.machine_id, k.distance, array_agg(k.series_id) AS series,
+            SELECT head.id AS head_id, k.machine_id, k.distance, array_agg(k.series_id) AS series,
                    array_agg(k.answer) AS answers,
                    ARRAY[array_agg(k.old), array_agg(k.ratio)::text::float8[], array_agg(k.low)::text::float8[],
                          array_agg(k.high)::text::float8[]] AS numbers
               FROM (SELECT DISTINCT ON (e.series_id)
-                           e.series_id, b.distances[e.at] AS distance, b.old[e.at] AS old, b.ratios[e.at] AS ratio,
-                           b.lows[e.at] AS low, b.highs[e.at] AS high, substr(b.answers, e.at::int, 1) AS answer
+                           e.series_id, w.machine_id, b.distances[e.at] AS distance, b.old[e.at] AS old,
+                           b.ratios[e.at] AS ratio, b.lows[e.at] AS low, b.highs[e.at] AS high,
+                           substr(b.answers, e.at::int, 1) AS answer
                       FROM (SELECT id, series, answers, {UNPACKED}
                               FROM alerts_comparisonbatch
                              WHERE commit_id = head.id
                                AND ((SELECT count(*) > {FEW} FROM watched) OR series && ARRAY(SELECT id FROM watched))
                             OFFSET 0) b
                 CROSS JOIN LATERAL unnest(b.series) WITH ORDINALITY AS e (series_id, at)
-                     WHERE e.series_id IN (SELECT id FROM watched)
+                      JOIN watched w ON w.id = e.series_id
                   ORDER BY e.series_id, b.id DESC) k
-              JOIN runs_series s ON s.id = k.series_id
-          GROUP BY s.machine_id, k.distance OFFSET 0) g
+          GROUP BY k.machine_id, k.distance OFFSET 0) g
     CROSS JOIN LATERAL (
             SELECT p.commit_id
               FROM projects_position h
@@ -145,14 +157,15 @@ KNOWN = lines.sql(f"""
              WHERE h.commit_id = g.head_id LIMIT 1) base
          WHERE EXISTS (SELECT FROM both_commits b
                         WHERE b.head_id = g.head_id AND (b.base_id IS NULL OR b.base_id = base.commit_id))),
+           stored_ends AS MATERIALIZED (SELECT head_id AS commit_id FROM stored UNION SELECT base_id FROM stored),
            compared AS MATERIALIZED (
         SELECT series_id, base_id, head_id FROM asked WHERE wanted = 'either'
         EXCEPT SELECT unnest(series), base_id, head_id FROM stored),
            every_end AS MATERIALIZED (
         SELECT machine_id, base_id, head_id FROM stored
          UNION
-        SELECT s.machine_id, a.base_id, a.head_id
-          FROM asked a JOIN runs_series s ON s.id = a.series_id
+        SELECT w.machine_id, a.base_id, a.head_id
+          FROM asked a JOIN watched w ON w.id = a.series_id
          WHERE a.wanted <> 'stored' AND a.base_id <> a.head_id
          UNION
         SELECT * FROM unnest(%(machines)s::bigint[], %(old)s::int[], %(new)s::int[])),
@@ -167,28 +180,38 @@ KNOWN = lines.sql(f"""
              WHERE r.base_id = e.base_id AND r.commit_id = e.head_id AND r.machine_id = e.machine_id
                AND r.base_id <> r.commit_id AND r.status = ANY (%(measured)s) AND r.reason <> 'profile' OFFSET 0) r),
            {effects.STATED}
-    SELECT 'series', array_agg(id) || array_agg(machine_id) || array_agg(benchmark_id),
-           array_agg(name::text) || array_agg(metric::text), array_agg(stated) || array_agg(detectable)
-      FROM (SELECT s.id::bigint, s.machine_id, s.benchmark_id, b.name, s.metric, e.stated, e.detectable
-              FROM watched
-              JOIN runs_series s ON s.id = watched.id
-              JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
-         LEFT JOIN LATERAL (
-                    SELECT {effects.OF_SERIES}
-                     WHERE EXISTS (SELECT FROM paired) OR EXISTS (SELECT FROM asked WHERE wanted = 'either')
-                    OFFSET 0) e ON true) s
-    HAVING count(*) > 0
+    SELECT 'series', array_agg(id::bigint) || array_agg(machine_id) || array_agg(benchmark_id), array_agg(metric::text),
+           NULL::float8[]
+      FROM watched HAVING count(*) > 0
+ UNION ALL
+    SELECT 'benchmark', array_agg(id), array_agg(name::text), NULL
+      FROM benchmarks_benchmark WHERE id = ANY (ARRAY(SELECT DISTINCT benchmark_id FROM watched)) HAVING count(*) > 0
+ UNION ALL
+    SELECT 'stated', array_agg(w.id), NULL, array_agg(stated.effect)
+      FROM stated JOIN watched w ON w.project_id = stated.project_id AND w.metric = stated.metric
+     WHERE stated.effect IS NOT NULL AND {COMPARES} HAVING count(*) > 0
+ UNION ALL
+    SELECT 'floor', array_agg(series_id::bigint ORDER BY id), NULL, array_agg(smallest ORDER BY id)
+      FROM alerts_noisefloor
+     WHERE series_id = ANY (ARRAY(SELECT id FROM watched)) AND smallest IS NOT NULL AND {COMPARES} HAVING count(*) > 0
  UNION ALL
     SELECT 'stored', ARRAY[base_id, head_id, distance]::bigint[] || series::bigint[], answers, numbers FROM stored
  UNION ALL
-    SELECT 'flagged', ARRAY[s.id, m.commit_id], NULL, NULL
-      FROM unnest(ARRAY(SELECT DISTINCT unnest(series) FROM stored)) AS s (id)
+    SELECT 'flagged', ARRAY[m.series_id, m.commit_id], NULL, NULL
+      FROM unnest(ARRAY(SELECT DISTINCT unnest(series) FROM stored WHERE NOT {BY_COMMIT})) AS s (id)
 CROSS JOIN LATERAL (
-        SELECT m.commit_id
+        SELECT m.series_id, m.commit_id
           FROM runs_measurement m
-         WHERE m.series_id = s.id AND IS_POINT
-           AND m.commit_id = ANY (ARRAY(SELECT head_id FROM stored UNION SELECT base_id FROM stored))
-      GROUP BY m.commit_id HAVING NOT bool_or(m.flags = '{{}}') OFFSET 0) m
+         WHERE m.series_id = s.id AND IS_POINT AND m.commit_id = ANY (ARRAY(SELECT commit_id FROM stored_ends))
+      GROUP BY m.series_id, m.commit_id HAVING NOT bool_or(m.flags = '') OFFSET 0) m
+ UNION ALL
+    SELECT 'flagged', ARRAY[m.series_id, m.commit_id], NULL, NULL
+      FROM unnest(ARRAY(SELECT commit_id FROM stored_ends WHERE {BY_COMMIT})) AS c (id)
+CROSS JOIN LATERAL (
+        SELECT m.series_id, m.commit_id
+          FROM runs_measurement m
+         WHERE m.commit_id = c.id AND IS_POINT
+      GROUP BY m.series_id, m.commit_id HAVING NOT bool_or(m.flags = '') OFFSET 0) m
  UNION ALL
     SELECT 'change', ARRAY[c.series_id, c.commit_id, c.width], NULL, ARRAY[c.ratio, c.low, c.high]
       FROM unnest(ARRAY(SELECT DISTINCT head_id FROM stored)) AS head (id)
@@ -220,7 +243,7 @@ CROSS JOIN LATERAL (SELECT * FROM runs_measurement m WHERE m.attempt_id = a.id A
       JOIN runs_samples v ON v.measurement_id = m.id
  UNION ALL
     SELECT 'point', ARRAY[m.commit_id, s.machine_id, s.id, b.id, s.environment_id, m.attempt_id] || v.flagged::bigint[],
-           ARRAY[b.name, s.metric, b.ladder] || m.flags::text[], ARRAY[m.value, m.low, m.high] || v.values
+           ARRAY[b.name, s.metric, b.ladder] || string_to_array(m.flags, ','), ARRAY[m.value, m.low, m.high] || v.values
       FROM (SELECT series_id, base_id AS commit_id FROM compared UNION SELECT series_id, head_id FROM compared) place
 CROSS JOIN LATERAL (
         SELECT m.* FROM runs_measurement m
@@ -261,11 +284,11 @@ def read(**lists: list[Any]) -> Known:
     parameters: dict[str, Any] = {name: array_text(lists.get(name, [])) for name in LISTS}
     rows: dict[str, list[Row]] = defaultdict(list)
     with connection.cursor() as cursor:
-        cursor.execute(KNOWN, {**parameters, "measured": list(MEASURED), "headline": HEADLINE})
+        cursor.execute(KNOWN, {**parameters, "measured": list(MEASURED), "headline": HEADLINE, "many": MANY})
         for kind, ids, texts, values in cursor:
             rows[kind].append((ids, texts, values))
     return Known(
-        judged_series(rows["series"]),
+        judged_series(rows["series"], *(by_id(rows[kind]) for kind in ("benchmark", "stated", "floor"))),
         stored_answers(rows["stored"], rows["flagged"], rows["change"]),
         points_of_rows(rows["point"]),
         same_programs(rows["build"]),
@@ -278,14 +301,21 @@ def array_text(values: Iterable[int | str | None]) -> str:
     return f"{{{','.join('NULL' if value is None else str(value) for value in values)}}}"
 
 
-def judged_series(rows: Iterable[Row]) -> dict[int, JudgedSeries]:
-    """By id: the series. ``rows``: that of KNOWN, with the columns one after another."""
+def by_id(rows: Iterable[Row]) -> dict[int, Any]:
+    """By id: its text, or its number. ``rows``: with columns."""
+    return {pk: value for ids, texts, numbers in rows for pk, value in zip(ids, texts or numbers, strict=True)}
+
+
+def judged_series(
+    rows: Iterable[Row], benchmarks: Mapping[int, str], stated: Mapping[int, float], detectable: Mapping[int, float]
+) -> dict[int, JudgedSeries]:
+    """By id: the series. ``rows``: that of KNOWN, with the columns one after another; ``benchmarks``: their names."""
     series: dict[int, JudgedSeries] = {}
-    for ids, texts, numbers in rows:
-        count = len(ids) // 3
-        metrics = [METRICS[name] for name in texts[count:]]
-        columns = ids[count : 2 * count], ids[2 * count :], texts, metrics, numbers, numbers[count:]
-        series |= {pk: JudgedSeries(*facts) for pk, *facts in zip(ids, *columns, strict=False)}
+    for ids, metrics, _ in rows:
+        count = len(metrics)
+        for pk, machine, benchmark, metric in zip(ids, ids[count:], ids[2 * count :], metrics, strict=False):
+            effects_of = stated.get(pk), detectable.get(pk)
+            series[pk] = JudgedSeries(machine, benchmark, benchmarks[benchmark], METRICS[metric], *effects_of)
     return series
 
 

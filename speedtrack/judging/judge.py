@@ -39,6 +39,11 @@ class Finding(NamedTuple):
     doubts: tuple[Caveat, ...] = ()
     comparable: bool = True
 
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the answer alone decides, unless there is evidence of both commits."""
+        return self.comparable and not (self.flagged or self.change or self.doubts)
+
 
 class Neighbour(NamedTuple):
     """The judgement of a commit against the one that its series measured ``distance`` commits before: ``old``."""
@@ -186,7 +191,10 @@ def doubts_of(old: SidePoint, new: SidePoint) -> tuple[Caveat, ...]:
 
 
 def judged(finding: Finding, known: Known) -> Judgement:
-    """The finding with all other evidence of its commits."""
+    """The finding with all other evidence of its commits, which nearly all do not have."""
+    if finding.is_plain and finding.ends not in known.ends_with_evidence:
+        verdict = ruling_of(finding.metric, finding.answer)
+        return Judgement(finding.metric, verdict, *finding.answer[:3], finding.basis)
     pairs = known.pairs.get((finding.ends, finding.benchmark_id, finding.metric.name), ()) if finding.ends else ()
     paired = answer_of_pairs(finding, pairs, known) if pairs else None
     answer, basis = finding.answer, finding.basis

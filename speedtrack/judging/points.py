@@ -12,7 +12,7 @@ from speedtrack.alerts.lines.comparisons import MeasuredCommit
 
 COLUMNS = """
     SELECT m.commit_id, s.machine_id, m.series_id, s.benchmark_id, b.name, s.metric, b.ladder, s.environment_id,
-           m.attempt_id, m.flags, m.value, m.low, m.high
+           m.attempt_id, string_to_array(m.flags, ','), m.value, m.low, m.high
 """
 RELATED = """
       JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
@@ -142,8 +142,7 @@ def point_of(rows: list[PointRow]) -> SidePoint:
     """
     sound = [row for row in rows if not row.flags] or rows
     newest = sound[-1]
-    samples = [sample for row in sound for sample in usable_samples(row.samples, row.flagged)]
-    measurement = MeasuredCommit(samples, newest.value, newest.low, newest.high)
+    samples = [sample for row in sound if row.samples for sample in usable_samples(row.samples, row.flagged)]
     return SidePoint(
         newest.commit_id,
         newest.machine_id,
@@ -153,15 +152,15 @@ def point_of(rows: list[PointRow]) -> SidePoint:
         newest.metric,
         newest.ladder,
         newest.environment_id,
-        tuple(row.attempt_id for row in rows),
+        tuple([row.attempt_id for row in rows]),
         newest.flags,
-        measurement,
+        MeasuredCommit(samples, newest.value, newest.low, newest.high),
     )
 
 
-def usable_samples(values: list[float | None] | None, flagged: list[int] | None) -> list[float]:
+def usable_samples(values: list[float | None], flagged: list[int] | None) -> list[float]:
     """The finite samples of a measurement, without those of flagged trials unless there are no others."""
-    finite = [(trial, value) for trial, value in enumerate(values or ()) if value is not None and math.isfinite(value)]
+    finite = [(trial, value) for trial, value in enumerate(values) if value is not None and math.isfinite(value)]
     if not flagged:
         return [value for _, value in finite]
     return [value for trial, value in finite if trial not in flagged] or [value for _, value in finite]

@@ -60,7 +60,7 @@ WITH ended AS MATERIALIZED (
     SELECT * FROM ended EXCEPT SELECT * FROM unnest(%s::bigint[], %s::timestamptz[])
 ), counted AS (
     SELECT a.id, flag, count(*) AS number
-    FROM unknown a JOIN runs_measurement o ON o.attempt_id = a.id CROSS JOIN unnest(o.flags) flag
+    FROM unknown a JOIN runs_measurement o ON o.attempt_id = a.id CROSS JOIN unnest(string_to_array(o.flags, ',')) flag
     GROUP BY 1, 2
 )
 SELECT id, ended_at, flag, number FROM ended LEFT JOIN counted USING (id)

@@ -49,7 +49,7 @@ SELECT r.id, 1, '', 'succeeded', 'measured elsewhere' FROM unnest(%(runs)s::bigi
 """
 MEASUREMENTS = """
 INSERT INTO runs_measurement (id, attempt_id, series_id, commit_id, side, value, low, high, n, flags, paired, accepted)
-SELECT m.*, '{}', false, true
+SELECT m.*, '', false, true
   FROM (SELECT id, attempt_id, series_id, commit_id, 'head', value, low, high, n
           FROM unnest(%(ids)s::bigint[], %(of_attempts)s::bigint[], %(series)s::int[], %(of_commits)s::int[],
                       %(values)s::float8[], %(lows)s::float8[], %(highs)s::float8[], %(counts)s::smallint[])

@@ -1,15 +1,15 @@
 """Rebuild the index of points once its pages are half empty.
 
 Each measured commit adds a point at the end of every series, in the middle of a page. PostgreSQL splits such a page
-into halves, of which the first one gets no more points. A rebuilt index takes two thirds of the room.
+into halves, of which the first one gets no more points. A rebuilt index takes half the room.
 """
 
 from speedtrack.ground.postgres import pgsession
 
 INDEX = "points_of_a_series"
-DENSE_BYTES = 80  # of a point in full pages
+DENSE_BYTES = 68  # of a point in full pages
 SPARSE = 1.2  # times as much room, from which on the index is rebuilt
-LEAST_BYTES = 1 << 30  # smaller ones are not worth it
+LEAST_BYTES = 1 << 26  # smaller ones are not worth it
 IS_SPARSE = """
     SELECT pg_relation_size(oid) > greatest(%s, reltuples * %s) FROM pg_class WHERE oid = to_regclass(%s)
 """

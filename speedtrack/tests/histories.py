@@ -14,6 +14,7 @@ from django.db import connection
 
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
+from speedtrack.ground.postgres.words import joined
 from speedtrack.projects import chains
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Attempt, Environment, Machine, Reason, Run, Series, Status
@@ -120,7 +121,7 @@ class History:
             ],
             batch_size=5000,
         )
-        self.copy(series, values, [attempt.pk for attempt in attempts], list(flags))
+        self.copy(series, values, [attempt.pk for attempt in attempts], joined(flags))
         since = moment + timedelta(milliseconds=500)
         Series.objects.filter(pk__in=[line.pk for line in series], undetected_since=None).update(undetected_since=since)
         return since
@@ -130,7 +131,7 @@ class History:
         series: Sequence[Series],
         values: Mapping[int, Sequence[Sequence[float]]],
         attempts: list[int],
-        flags: list[str],
+        flags: str,
     ) -> None:
         with connection.cursor() as cursor:
             count = len(values) * len(series)

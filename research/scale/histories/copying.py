@@ -9,7 +9,6 @@ from django.db import connection
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 BLOCK = 1 << 22
-EMPTY_ARRAY = bytes(8) + (1043).to_bytes(4, "big")  # of varchar
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -51,11 +50,6 @@ def head_of_array(kind: int, length: int) -> bytes:
     These are the number of dimensions, 0 for no nulls, the type, the length, and the first index.
     """
     return b"".join(number.to_bytes(4, "big") for number in (1, 0, kind, length, 1))
-
-
-def one_word(word: str) -> bytes:
-    """An array of varchar with this one element."""
-    return head_of_array(1043, 1) + len(word).to_bytes(4, "big") + word.encode()
 
 
 def array_of_smallints(numbers: Sequence[int]) -> bytes:

@@ -12,7 +12,6 @@ import numpy as np
 
 from research.scale.histories import judgements
 from research.scale.histories.copying import (
-    EMPTY_ARRAY,
     Array,
     Column,
     Ids,
@@ -25,7 +24,6 @@ from research.scale.histories.copying import (
     floats,
     ids,
     integers,
-    one_word,
     smallints,
 )
 from research.scale.histories.runs import Ended, EndedRun, make_ended
@@ -149,7 +147,7 @@ def store(taken: Ids, found: Measured, side: str, paired: bool, flag: str = "") 
         "low": floats(ordered[:, outer]),
         "high": floats(ordered[:, -1 - outer]),
         "n": smallints(trials),
-        "flags": constant(one_word(flag) if flag else EMPTY_ARRAY),
+        "flags": constant(flag.encode()),
         "paired": flags(paired),
         "accepted": flags(True),
     }

@@ -303,6 +303,76 @@ fn a_rate_makes_an_open_loop() {
 }
 
 #[test]
+fn connections_are_replaced_in_an_open_loop_too() {
+    let server = Server::tcp(Manner::Honest);
+    run(&server, "-c 2 -t 1 -n 50 --rate-limiting 500 --reconnect-interval 10");
+    let seen = server.seen();
+    assert_eq!((seen.calls("SET") + seen.calls("GET"), seen.streams.len()), (100, 10));
+}
+
+#[test]
+fn connections_are_opened_step_by_step() {
+    let server = Server::tcp(Manner::Honest);
+    let words = "-t 2 -c 5 --clients-start 1 --clients-step 3 --step-duration 1 --test-time 3";
+    let document = document(&server, "memtier-stairs.json", words);
+    let (stats, configuration) = (&document["ALL STATS"], &document["configuration"]);
+    let active = stats["Active Clients"].as_object().unwrap();
+    let of = |key: &str| active.values().map(|it| it[key].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!((of("Clients per thread"), of("Total clients")), (vec![1, 4, 5], vec![2, 8, 10]));
+    assert_eq!((&configuration["clients_start"], &configuration["clients_step"]), (&1.into(), &3.into()));
+    let seconds = stats["Totals"]["Time-Serie"].as_object().unwrap();
+    assert!(seconds.keys().eq(active.keys()) && seconds.values().all(|it| it["Count"].as_u64().unwrap() > 0));
+    assert_eq!(server.seen().streams.len(), 10);
+}
+
+#[test]
+fn lines_of_a_monitor_take_the_places_of_commands() {
+    let server = Server::tcp(Manner::Honest);
+    let lines = ["SET\" \"memtier-1\" \"a", "GET\" \"memtier-1", "DEL\" \"memtier-2"];
+    let text: String = lines.map(|line| format!("1.5 [0 127.0.0.1:9] \"{line}\"\n")).concat();
+    let path = written("memtier-monitor.txt", &(text + "1.6 [0 127.0.0.1:9] \"unclosed\n"));
+    let words = format!("-c 1 -t 1 -n 90 --monitor-input {path} --command __monitor_line@__");
+    let table = run(&server, &words);
+    let calls = ["SET", "GET", "DEL"].map(|name| server.seen().calls(name));
+    assert_eq!(calls, [30; 3], "{table}");
+    run(&server, &format!("{words} --monitor-pattern R --command-ratio 1 --command __monitor_line2__"));
+    assert!(server.seen().calls("GET") > 80);
+}
+
+#[test]
+fn each_line_may_have_a_row() {
+    let server = Server::tcp(Manner::Honest);
+    let path = written("memtier-line.json", "");
+    let words =
+        ["memtier-benchmark", "-p", &server.options[1], "-c", "1", "-t", "1", "-n", "30", "--command"];
+    let more = ["GET a", "--command", "GET b", "--command-ratio", "2", "--command-stats-breakdown", "line"];
+    let files = ["--json-out-file", &path];
+    let output = speedbench(words.into_iter().chain(more).chain(files).map(str::to_owned));
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(table.lines().filter(|line| line.starts_with("Gets ")).count(), 2, "{table}");
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let count = |title: &str| document["ALL STATS"][title]["Count"].as_u64().unwrap();
+    assert_eq!((count("Gets"), count("Gets #2")), (10, 20));
+}
+
+#[test]
+fn metrics_go_to_statsd() {
+    let (server, statsd) = (Server::tcp(Manner::Honest), std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+    statsd.set_nonblocking(true).unwrap();
+    let port = statsd.local_addr().unwrap().port();
+    let place = format!("--statsd-host 127.0.0.1 --statsd-port {port} --statsd-run-label nightly");
+    run(&server, &format!("-c 1 -t 1 -n 100 {place}"));
+    let mut buffer = [0; 200];
+    let metrics: Vec<String> =
+        std::iter::from_fn(|| statsd.recv(&mut buffer).ok().map(|length| buffer[..length].to_vec()))
+            .map(|bytes| String::from_utf8(bytes).unwrap())
+            .collect();
+    let has = |begin: &str| metrics.iter().any(|metric| metric.starts_with(begin));
+    assert!(has("memtier.nightly.connections:1|g") && has("memtier.nightly.latency_ms:"), "{metrics:?}");
+    assert_eq!(metrics.last().unwrap(), "memtier.nightly.progress_pct:0|g");
+}
+
+#[test]
 fn wrong_options_are_usage_errors() {
     for (words, message) in [
         (
@@ -329,12 +399,23 @@ fn wrong_options_are_usage_errors() {
         ("--data-size-list 32:0", "weight of 0"),
         ("--expiry-range 0-9", "--expiry-range begins with 0"),
         ("--rate-limiting nan", "--rate-limiting"),
-        ("--rate-limiting 5 --reconnect-interval 5", "--reconnect-interval is given beside --rate-limiting"),
+        ("--clients-step 3", "--clients-step or --step-duration is given alone"),
+        ("--clients-start 50 --test-time 5", "--clients-start is not below --clients"),
+        ("--clients-start 5", "--clients-start is given without --test-time"),
+        ("--scan-incremental-iteration", "without one --command"),
+        ("--scan-incremental-iteration --command GET", "with another command"),
+        ("--scan-incremental-iteration --pipeline 2 --command SCAN", "with a pipeline"),
+        ("--monitor-input /nonexistent/x --command PING", "cannot read /nonexistent/x"),
+        ("--monitor-input /dev/null --command PING", "/dev/null has no command"),
+        ("--monitor-pattern X", "--monitor-pattern cannot be 'X'"),
+        ("--data-size-pattern S", "sizes are drawn here: give R"),
+        ("--tls --tls-protocols TLSv1", "only TLSv1.2 and TLSv1.3 are spoken here"),
+        ("-4 -6", "-4 and -6 are both given"),
         ("--cluster-mode --reconnect-interval 5", "--reconnect-interval is given with --cluster-mode"),
         ("--wait-ratio 1:1 --num-slaves 1-2", "--num-slaves cannot be '1-2'"),
         ("--num-slaves 1-1", "given without --wait-ratio"),
         ("--print-percentiles 50,101", "--print-percentiles cannot be '50,101'"),
-        ("--command-stats-breakdown line", "only command is there"),
+        ("--command-stats-breakdown lines", "give command or line"),
         ("--tls-skip-verify", "options of TLS are given without it"),
         ("--command-ratio 3", "--command-ratio cannot be '3'"),
         ("--test-time 0", "the window is empty"),

@@ -16,33 +16,36 @@ from speedtrack.benchmarks.metrics import METRICS, Metric, is_outside
 from speedtrack.benchmarks.models import OutsideMetric, Suite
 from speedtrack.runs.models import Run, Series
 
-# For a query that has ``watched``, the ids of series: what the suites of the newest runs of their projects state of
-# metrics. With "= project ORDER BY id" PostgreSQL would walk over the newest runs of all projects. A definition may
-# have megabytes: only that of the run that is chosen is read.
+# For a query that has ``watched``, series with their projects and metrics: what these projects state of these metrics.
+# That of a metric from outside is its own, that of another one in the suite of the project's newest run. With
+# "= project ORDER BY id" PostgreSQL would walk over the newest runs of all projects. A definition may have megabytes:
+# only that of the run that is chosen is read.
 STATED = """
     stated AS MATERIALIZED (
-        SELECT p.id AS project_id,
-               (SELECT suite.definition -> 'metrics'
-                  FROM benchmarks_suite suite
-                 WHERE suite.id = (SELECT r.suite_id
-                                     FROM runs_run r
-                                    WHERE r.project_id >= p.id AND r.project_id <= p.id
-                                      AND r.base_id IS NULL AND r.canary_id IS NULL AND r.imported_id IS NULL
-                                 ORDER BY r.project_id, r.id DESC LIMIT 1)) AS metrics
-          FROM (SELECT DISTINCT s.project_id AS id FROM watched JOIN runs_series s ON s.id = watched.id) p)
+        SELECT k.project_id, k.metric,
+               coalesce((SELECT max(o.smallest_effect) FROM benchmarks_outsidemetric o
+                          WHERE o.project_id = k.project_id AND o.key = k.metric),
+                        (suites.metrics -> k.metric ->> 'smallest_effect')::float8) AS effect
+          FROM (SELECT p.id,
+                       (SELECT suite.definition -> 'metrics'
+                          FROM benchmarks_suite suite
+                         WHERE suite.id = (SELECT r.suite_id
+                                             FROM runs_run r
+                                            WHERE r.project_id >= p.id AND r.project_id <= p.id
+                                              AND r.base_id IS NULL AND r.canary_id IS NULL AND r.imported_id IS NULL
+                                         ORDER BY r.project_id, r.id DESC LIMIT 1)) AS metrics
+                  FROM (SELECT DISTINCT project_id AS id FROM watched) p OFFSET 0) suites
+          JOIN (SELECT DISTINCT project_id, metric FROM watched) k ON k.project_id = suites.id)
 """
-# Of series ``s``, what ``effect_of`` needs: what its project states, and the newest change that A/A pairs show.
-OF_SERIES = """
-    coalesce((SELECT max(o.smallest_effect) FROM benchmarks_outsidemetric o
-               WHERE o.project_id = s.project_id AND o.key = s.metric),
-             (SELECT (stated.metrics -> s.metric ->> 'smallest_effect')::float8
-                FROM stated WHERE stated.project_id = s.project_id)) AS stated,
-    (SELECT (array_agg(f.smallest ORDER BY f.id DESC))[1]
-       FROM alerts_noisefloor f WHERE f.series_id = s.id AND f.smallest IS NOT NULL) AS detectable
-"""
+# Of series what ``effect_of`` needs: what its project states, and the newest change that A/A pairs show.
 EFFECTS = f"""
-      WITH watched AS MATERIALIZED (SELECT unnest(%(series)s::int[]) AS id), {STATED}
-    SELECT s.id, s.metric, {OF_SERIES} FROM watched JOIN runs_series s ON s.id = watched.id
+      WITH watched AS MATERIALIZED (SELECT id, project_id, metric FROM runs_series WHERE id = ANY (%(series)s::int[])),
+           {STATED}
+    SELECT w.id, w.metric,
+           (SELECT effect FROM stated WHERE stated.project_id = w.project_id AND stated.metric = w.metric),
+           (SELECT (array_agg(f.smallest ORDER BY f.id DESC))[1]
+              FROM alerts_noisefloor f WHERE f.series_id = w.id AND f.smallest IS NOT NULL)
+      FROM watched w
 """  # noqa: S608 - constants
 
 

@@ -37,7 +37,7 @@ COLUMNS = sql("""
 CROSS JOIN LATERAL (
         SELECT array_send(array_agg(m.commit_id)), array_send(array_agg(m.value)), array_send(array_agg(m.low)),
                array_send(array_agg(m.high)), array_send(array_agg(m.n)),
-               json_object_agg(m.commit_id, m.flags) FILTER (WHERE m.flags <> '{}')
+               json_object_agg(m.commit_id, string_to_array(m.flags, ',')) FILTER (WHERE m.flags <> '')
           FROM runs_measurement m
          WHERE m.series_id = s.id AND m.commit_id = ANY(path.commits) AND IS_POINT
         HAVING count(*) > 0) points

@@ -26,7 +26,7 @@ def sql(query: str) -> str:
     value can also be trusted. IS_MEASURED: the commit of position ``p`` has a clean point in series ``s``.
     """
     point = "m.accepted AND NOT m.paired"
-    clean = f"{point} AND m.flags = '{{}}'"
+    clean = f"{point} AND m.flags = ''"
     at_position = "m.series_id = s.id AND m.commit_id = p.commit_id"
     is_measured = f"EXISTS (SELECT FROM runs_measurement m WHERE {at_position} AND {clean})"
     return query.replace("IS_POINT", point).replace("IS_CLEAN_POINT", clean).replace("IS_MEASURED", is_measured)
@@ -35,7 +35,8 @@ def sql(query: str) -> str:
 # By series, not by commit: a commit has the points of all other series as well. The lateral subqueries let the index of
 # points find them, whatever PostgreSQL assumes about the sizes of the tables.
 SUMMARIES = sql("""
-    SELECT m.series_id, p.number, m.commit_id, m.attempt_id, m.value, m.low, m.high, m.n, m.flags
+    SELECT m.series_id, p.number, m.commit_id, m.attempt_id, m.value, m.low, m.high, m.n,
+           string_to_array(m.flags, ',')
       FROM unnest(%(series)s::bigint[]) AS s(id)
 CROSS JOIN LATERAL (
         SELECT m.* FROM runs_measurement m

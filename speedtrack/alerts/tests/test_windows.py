@@ -172,7 +172,7 @@ class TestWindow:
         since = history.measure([series], {c.pk: [[5000.0 + i] * 5] for i, c in enumerate(commits[-20:])})
         with CaptureQueriesContext(connection) as queries:
             detection.detect_in([(series, since)])
-        searched = [one["sql"] for one in queries if "WITH path AS" in one["sql"] or "few.commits" in one["sql"]]
+        searched = [one["sql"] for one in queries if "WITH range AS" in one["sql"] or "few.commits" in one["sql"]]
         assert len(searched) > 2
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")

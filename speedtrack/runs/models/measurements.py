@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 from speedtrack.benchmarks.metrics import LONGEST_KEY
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.ground.postgres.wakeups import Wakes
+from speedtrack.ground.postgres.words import WordsField
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs import packing
 from speedtrack.runs.models.machines import Environment, Machine
@@ -103,7 +104,7 @@ class Measurement(models.Model):
     accepted = models.BooleanField(default=False)
     paired = models.BooleanField(help_text="from a paired run: evidence of a change, not a point of the line")
     side = models.CharField(max_length=4, choices=Side, default=Side.HEAD)
-    flags = ArrayField(models.CharField(max_length=40), default=list, help_text="why the value is not to be trusted")
+    flags = WordsField(default=list, help_text="why the value is not to be trusted")
     attempt = models.ForeignKey(Attempt, models.CASCADE, related_name="measurements", db_index=False)
     commit = models.ForeignKey(Commit, models.CASCADE, related_name="measurements")
     series = models.ForeignKey(Series, models.CASCADE, related_name="measurements")

@@ -110,7 +110,7 @@ def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | No
         series__metric=REFERENCE_METRIC,
         accepted=True,
         paired=False,
-        flags__contained_by=LASTING_FLAGS,
+        flags__words__contained_by=LASTING_FLAGS,
     )
     first = throughputs.order_by(F("id") + 0).first()  # by id alone, PostgreSQL would walk the whole primary key
     if first is None:

@@ -151,5 +151,5 @@ def built_artifacts(run: Run) -> dict[str, str] | None:
 def measured_benchmarks(run: Run, environment: Environment) -> set[str]:
     """The benchmarks that a run has accepted measurements of in this environment, without the flag of a quarantine."""
     measurements = Measurement.objects.filter(attempt__run=run, accepted=True, series__environment=environment)
-    measurements = measurements.exclude(flags__contains=[quarantine.FLAG])
+    measurements = measurements.exclude(quarantine.IS_FLAGGED)
     return set(measurements.values_list("series__benchmark__name", flat=True))

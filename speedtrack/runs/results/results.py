@@ -13,6 +13,7 @@ from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.observing import failpoints
 from speedtrack.ground.postgres.pgvalues import array_text, row_of
+from speedtrack.ground.postgres.words import joined
 from speedtrack.projects.models import Commit
 from speedtrack.runs import packing
 from speedtrack.runs.documents import ProfileReport, ReportedEnvironment, ReportedTrial, ResultDocument
@@ -76,8 +77,7 @@ WITH result AS (
                        %(trial_flags)s::text[]) AS t (number, place, started_at, seconds, flags)
 ), measured AS (
     INSERT INTO runs_measurement (attempt_id, series_id, commit_id, side, value, low, high, n, flags, paired, accepted)
-    SELECT %(attempt)s, m.series, %(commit)s, %(side)s, m.value, m.low, m.high, m.n, m.flags::varchar[], %(paired)s,
-           false
+    SELECT %(attempt)s, m.series, %(commit)s, %(side)s, m.value, m.low, m.high, m.n, m.flags, %(paired)s, false
       FROM unnest(%(series)s::int[], %(values)s::float8[], %(lows)s::float8[], %(highs)s::float8[],
                   %(counts)s::smallint[], %(flags)s::text[]) AS m (series, value, low, high, n, flags)
     RETURNING id, series_id
@@ -264,7 +264,7 @@ def store(rows: DocumentRows, result: ResultDocument, samples: Mapping[str, Metr
         "lows": array_text(summary.estimate.low for summary in summaries),
         "highs": array_text(summary.estimate.high for summary in summaries),
         "counts": array_text(summary.estimate.n for summary in summaries),
-        "flags": [array_text(summary.flags) for summary in summaries],
+        "flags": [joined(summary.flags) for summary in summaries],
         "samples": [array_text(values_by_trial(metric_samples)) for metric_samples in samples.values()],
         "flagged": [array_text(summary.flagged) if summary.flagged else None for summary in summaries],
         "paired": rows.run.paired,

@@ -2,12 +2,13 @@
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import CharField, Exists, F, Func, Max, OuterRef, QuerySet, Value
-from django.db.models.functions import Now
+from django.db.models import Exists, F, Func, Max, OuterRef, Q, QuerySet, TextField, Value
+from django.db.models.functions import Now, NullIf
 from django.utils import timezone
 
 from speedtrack.benchmarks import definitions, numbers
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.ground.postgres.words import SEPARATOR
 from speedtrack.runs.models import (
     CanaryCheck,
     Machine,
@@ -22,6 +23,7 @@ from speedtrack.runs.models import (
 from speedtrack.stats.noise.canary import IN_A_ROW
 
 FLAG = "machine_drift"
+IS_FLAGGED = Q(flags__words__contains=[FLAG])  # of a measurement
 SAME_RUN = (
     "project_id",
     "commit_id",
@@ -76,8 +78,9 @@ def flag_and_requeue(run: Run) -> Run:
     """Flag what a run measured, and queue it again as a new round. Nothing is overwritten. Return the new run."""
     measurements = charted_measurements().filter(attempt__run=run)
     Series.objects.filter(measurements__in=measurements).update(undetected_since=Now())
-    flagged = Func(F("flags"), Value(FLAG, CharField()), function="array_append")
-    measurements.exclude(flags__contains=[FLAG]).update(flags=flagged)
+    flags = NullIf(F("flags"), Value(""), output_field=TextField())
+    flagged = Func(Value(SEPARATOR), flags, Value(FLAG), function="concat_ws", output_field=TextField())
+    measurements.exclude(IS_FLAGGED).update(flags=flagged)
     same = Run.objects.own().filter(
         commit=run.commit_id, machine=run.machine_id, benchmark_set=run.benchmark_set_id, reason=run.reason
     )

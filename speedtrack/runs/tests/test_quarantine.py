@@ -145,7 +145,7 @@ def test_in_quarantine_no_suspicion_is_settled(watched: Canary, machine: Machine
     quarantine_machine(machine)
     confirm.step()
     assert set(ChangePoint.objects.values_list("status", flat=True)) == {"settling"}
-    assert not Measurement.objects.filter(attempt__run=pair, flags__contains=["machine_drift"]).exists()
+    assert not Measurement.objects.filter(attempt__run=pair, flags__words__contains=["machine_drift"]).exists()
     assert not Verdict.objects.exists()
     quarantine.lift_by_hand(machine, accept_level=False)
     confirm.step()

@@ -130,6 +130,9 @@ def values(model: Model, column: str, path: str = "project") -> Callable[[Projec
 
 # Unfinished work is ended, and nobody is notified of events elsewhere.
 ENDED_RUN = "CASE WHEN r.status IN ('queued', 'leased', 'running') THEN 'cancelled' ELSE r.status END"
+# Release 1.0 and earlier ones wrote an array.
+FLAGS = """CASE WHEN r.flags LIKE '[%'
+    THEN array_to_string(ARRAY(SELECT json_array_elements_text(r.flags::json)), ',') ELSE coalesce(r.flags, '') END"""
 OPEN_CHANGE = "r.status IN ('suspected', 'settling')"
 
 # In this order each table refers only to those above it, or to itself.
@@ -181,7 +184,7 @@ TABLES = (
     Table(LogChunk, through("attempt__run__project")),
     Table(Build, through("attempt__run__project")),
     Table(Series, through("project"), restored={"undetected_since": "NULL", "retry_at": "NULL"}),
-    Table(Measurement, through("series__project")),
+    Table(Measurement, through("series__project"), restored={"flags": FLAGS}),
     Table(Origin, through("measurement__series__project")),
     Table(Samples, through("measurement__series__project")),
     Table(Result, through("attempt__run__project")),

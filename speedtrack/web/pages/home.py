@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import attrgetter
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,7 +53,8 @@ COVERAGE = f"""
           GROUP BY b.project_id, b.id, r.machine_id, machine.name, machine.outside) found
       JOIN projects_commit c ON c.id = found.commit_id
 """  # noqa: S608 - constants
-# Each path is read once, not for each series.
+# Of each project the newest commits, its series, and the clean points that these measured of those. Each path is read
+# once, not for each series, and sorted where it is used.
 HEADLINES = sql(f"""
       WITH path AS MATERIALIZED (
         SELECT a.project_id, a.machine_id, a.metric, array_agg(p.commit_id) AS commits, array_agg(p.number) AS numbers
@@ -62,18 +62,22 @@ HEADLINES = sql(f"""
                AS a(project_id, branch_id, machine_id, metric)
     CROSS JOIN LATERAL ({positions.newest("a.branch_id", "%(window)s")}) p
       GROUP BY a.project_id, a.machine_id, a.metric)
-    SELECT path.project_id, s.id, benchmark.name, found.*
+    SELECT path.project_id, path.commits, path.numbers, own.ids, own.names, found.*
       FROM path
-      JOIN runs_series s ON s.project_id = path.project_id AND s.machine_id = path.machine_id AND s.metric = path.metric
-      JOIN benchmarks_benchmark benchmark ON benchmark.id = s.benchmark_id AND benchmark.ladder = ''
 CROSS JOIN LATERAL (
-        SELECT array_send(array_agg(path.numbers[array_position(path.commits, m.commit_id)] ORDER BY m.attempt_id)),
-               array_send(array_agg(m.commit_id::bigint ORDER BY m.attempt_id)),
-               array_send(array_agg(m.value ORDER BY m.attempt_id))
-          FROM runs_measurement m
-         WHERE m.series_id = s.id AND m.commit_id = ANY(path.commits) AND IS_CLEAN_POINT
+        SELECT array_agg(s.id ORDER BY s.id) AS ids, array_agg(benchmark.name::text ORDER BY s.id) AS names
+          FROM runs_series s
+          JOIN benchmarks_benchmark benchmark ON benchmark.id = s.benchmark_id AND benchmark.ladder = ''
+         WHERE s.project_id = path.project_id AND s.machine_id = path.machine_id AND s.metric = path.metric
+        OFFSET 0) own
+CROSS JOIN LATERAL (
+        SELECT array_send(array_agg(m.series_id::bigint)), array_send(array_agg(m.commit_id::bigint)),
+               array_send(array_agg(m.attempt_id::bigint)), array_send(array_agg(m.value))
+          FROM unnest(own.ids) AS s (id)
+    CROSS JOIN LATERAL (
+                SELECT m.* FROM runs_measurement m
+                 WHERE m.series_id = s.id AND m.commit_id = ANY (path.commits) AND IS_CLEAN_POINT OFFSET 0) m
         HAVING count(*) > 0) found
-  ORDER BY s.id
 """)  # noqa: S608 - constants
 # Of a project: the runs that wait or run, and the most that one machine has.
 UNFINISHED = """
@@ -121,19 +125,21 @@ class Coverage(NamedTuple):
 
 
 class Trend(NamedTuple):
-    """A benchmark's headline metric at the newest commits of a branch, oldest first; None is a gap.
+    """A benchmark's headline metric at the newest commits of a branch, oldest first.
 
-    ``commit_id``: the commit of its newest value.
+    ``line``: NaN is a gap; ``commit_id``: the commit of its ``newest`` value.
     """
 
     series_id: int
     benchmark: str
-    values: list[float | None]
+    line: Array
     commit_id: int
+    newest: float
 
     @property
-    def newest(self) -> float:
-        return next(value for value in reversed(self.values) if value is not None)
+    def values(self) -> list[float | None]:
+        """The line; None is a gap."""
+        return [None if math.isnan(value) else value for value in self.line.tolist()]
 
 
 @dataclass
@@ -250,7 +256,7 @@ def fill_cards(cards: dict[int, Card]) -> None:
         card.machine, card.metric = coverage.machine, coverage.metric
         card.lag, card.measured = coverage.head - newest.newest, newest.measured
         card.trends = trends[coverage.branch_id]
-        card.line, card.newest = mean_line([trend.values for trend in card.trends])
+        card.line, card.newest = mean_line([trend.line for trend in card.trends])
 
 
 def fetch(query: str, **parameters: Any) -> list[tuple[Any, ...]]:
@@ -271,20 +277,36 @@ def headline_trends(coverages: Sequence[Coverage]) -> dict[int, list[Trend]]:
         machines=[coverage.machine_id for coverage in coverages],
     )
     by_project = {coverage.project_id: coverage for coverage in coverages}
-    trends: dict[int, dict[str, Trend]] = defaultdict(dict)
-    for project, series, benchmark, *arrays in rows:
-        coverage = by_project[project]
-        first = max(0, coverage.head - WINDOW + 1)
-        line: list[float | None] = [None] * (coverage.head - first + 1)
-        numbers, commits, values = (array_of(column).tolist() for column in arrays)
-        for number, value in zip(numbers, values, strict=True):
-            line[number - first] = value
-        newest = commits[numbers.index(max(numbers))]
-        trends[coverage.branch_id][benchmark] = Trend(series, benchmark, line, newest)
-    return defaultdict(list, {branch: list(lines.values()) for branch, lines in trends.items()})
+    trends: dict[int, list[Trend]] = defaultdict(list)
+    for project, *columns in rows:
+        trends[by_project[project].branch_id] = trends_of(by_project[project].head, *columns)
+    return trends
 
 
-def mean_line(lines: Sequence[Sequence[float | None]]) -> tuple[list[float | None], float | None]:
+def trends_of(
+    head: int, commits: list[int], numbers: list[int], series: list[int], names: list[str], *points: bytes
+) -> list[Trend]:
+    """The trends of a project from a row of HEADLINES. ``head``: the position of the newest commit.
+
+    Of several measurements of a commit the newest counts.
+    """
+    first, columns = max(0, head - WINDOW + 1), np.argsort(commits)
+    of_series, of_commit, attempt, value = map(array_of, points)
+    place = np.array(numbers)[columns[np.searchsorted(commits, of_commit, sorter=columns)]] - first
+    order = np.argsort(attempt, kind="stable")
+    lines = np.full((len(series), head - first + 1), np.nan)
+    lines[np.searchsorted(series, of_series)[order], place[order]] = value[order]
+    commit_at = {number - first: commit for commit, number in zip(commits, numbers, strict=True)}
+    is_measured = ~np.isnan(lines)
+    newest = lines.shape[1] - 1 - is_measured[:, ::-1].argmax(axis=1)
+    trends: dict[str, Trend] = {}
+    for row in is_measured.any(axis=1).nonzero()[0].tolist():
+        at = int(newest[row])
+        trends[names[row]] = Trend(series[row], names[row], lines[row], commit_at[at], float(lines[row, at]))
+    return list(trends.values())
+
+
+def mean_line(lines: Sequence[Array | Sequence[float | None]]) -> tuple[list[float | None], float | None]:
     """The geometric mean of lines by index, and its newest value.
 
     Each line counts relative to its own median, so that a gap in one is no step; the mean has the level of the
@@ -304,14 +326,20 @@ def joint_line(values: Array) -> tuple[list[float | None], float]:
     positive = positive[np.isfinite(positive).any(axis=1)]
     if not len(positive):
         return [None] * values.shape[1], math.nan
-    medians = np.array(
-        [[median(row[~np.isnan(row)].tolist())] for row in positive]
-    )  # nanmedian takes ten times as long
+    medians = medians_of(positive)[:, np.newaxis]
     scaled = np.log(positive / medians)
     mask = np.isfinite(scaled)
     sums, counts = np.where(mask, scaled, 0).sum(axis=0), mask.sum(axis=0)
     line = [math.exp(total / count) if count else None for total, count in zip(sums, counts.tolist(), strict=True)]
     return line, math.exp(np.log(medians).mean())
+
+
+def medians_of(rows: Array) -> Array:
+    """The median of each row without its NaNs; nanmedian takes ten times as long."""
+    ordered, counts = np.sort(rows, axis=1), (~np.isnan(rows)).sum(axis=1)
+    each = np.arange(len(rows))
+    middle: Array = (ordered[each, (counts - 1) // 2] + ordered[each, counts // 2]) / 2
+    return middle
 
 
 def compare_releases(cards: Iterable[Card], with_last: bool = True) -> None:

@@ -11,8 +11,9 @@ from django.db.models.functions import Now
 from django.test import Client
 
 from speedtrack.alerts.models import Alert
+from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.projects.models import Tag
-from speedtrack.runs.models import Machine
+from speedtrack.runs.models import Machine, Measurement
 from speedtrack.tests import builders
 from speedtrack.web.pages import changes, home
 from speedtrack.web.tests.world import World, html_of, queries, world
@@ -73,7 +74,21 @@ def test_lines_of_different_height_weigh_the_same() -> None:
     assert joined == ([1.0, 1.0, 1.0], pytest.approx(math.sqrt(1000)))
     assert home.joint_line(np.array([[nothing, 4.0]])) == ([None, 1.0], pytest.approx(4.0))
     assert home.joint_line(np.array([[nothing, -4.0]]))[0] == [None, None]
+    assert home.medians_of(np.array([[3.0, nothing, 1.0], [nothing, 9.0, nothing]])).tolist() == [2.0, 9.0]
     assert home.mean_line([[4.0, None], [9.0, 9.0]])[0] == [pytest.approx(6.0), pytest.approx(6.0)]
+
+
+def test_the_newest_measurement_of_a_commit_counts_and_flagged_ones_are_gaps(kvd: World) -> None:
+    older, newer = [commit.pk for commit in map(kvd.commit, (-2, -1))]
+    points = Measurement.objects.filter(paired=False, series__metric=HEADLINE)
+    points.filter(commit=newer).update(flags=["steal"])
+    (series, *_) = points.filter(commit=older).order_by("series").values_list("series", flat=True)
+    points.filter(commit=newer, series=series).update(commit=older, flags=[])
+    first, last = points.filter(commit=older, series=series).order_by("attempt")
+    for point, value in ((first, 5.0), (last, 7.0)):
+        points.filter(pk=point.pk).update(value=value)
+    trend = next(trend for trend in home.card_of(kvd.project).trends if trend.series_id == series)
+    assert (trend.values[-2:], trend.newest, trend.commit_id) == ([7.0, None], 7.0, older)
 
 
 def test_of_very_many_waiting_runs_it_says_that_there_may_be_more(

@@ -15,6 +15,7 @@ from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.judging import evidence
 from speedtrack.judging.evidence import TwoSides
 from speedtrack.judging.judge import judge, judge_neighbours
 from speedtrack.judging.points import Place
@@ -273,8 +274,12 @@ def test_the_badge_of_new_commits_is_that_of_the_comparison(client: Client, slow
     assert total["mean_ratio"][0] == pytest.approx(card["since_release"]["ratio"])
 
 
-def test_a_flagged_side_is_flagged_everywhere_and_fails_no_gate(client: Client, kvd: World) -> None:
-    """A commit ten times as slow in trials that other work disturbed."""
+@pytest.mark.parametrize("many", [0, evidence.MANY])
+def test_a_flagged_side_is_flagged_everywhere_and_fails_no_gate(
+    client: Client, kvd: World, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit ten times as slow in trials that other work disturbed, whether flags are read by commit or by series."""
+    monkeypatch.setattr(evidence, "MANY", many)
     flag(kvd, 3, 10.73)
     kvd.measure()
     rows = api_rows(client, kvd, 2, 3)

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::machine::{OURS, Redis, failure, ours, output, said};
+use crate::support::{speedbench, written};
 
 #[test]
 fn exactly_n_requests_arrive() {
@@ -189,4 +190,24 @@ fn memory_that_does_not_grow_is_not_told_as_negative() {
     let memory = &document["tests"][0]["connections"]["server_memory"];
     assert!(memory["open_bytes"].as_u64() < memory["before_bytes"].as_u64(), "{memory}");
     assert_eq!(memory["bytes_per_connection"], 0.0);
+}
+
+#[test]
+fn a_scan_sees_each_key_and_begins_again() {
+    let redis = Redis::start(&[]);
+    redis.cli(&["eval", "for i = 1, 1000 do redis.call('set', i, i) end", "0"]);
+    let path = written("memtier-scan.json", "");
+    let words = "--scan-incremental-iteration -c 2 -t 1 -n 220 --json-out-file";
+    let words = ["memtier-benchmark", "-p", &redis.port].into_iter().chain(words.split(' '));
+    let output = speedbench(words.chain([path.as_str(), "--command", "SCAN 0 COUNT 10"]).map(str::to_owned));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let count = |title: &str| document["ALL STATS"][title]["Count"].as_u64().unwrap();
+    // A scan of 1000 keys in steps of about 10 takes fewer than 110 requests.
+    assert!((4..=20).contains(&count("Scan 0s")), "{document}");
+    assert_eq!(count("Scan 0s") + count("Scan <cursor>s"), 440);
+    assert_eq!(
+        (redis.calls("scan"), redis.cli(&["info", "errorstats"]).contains("errorstat_")),
+        (440, false)
+    );
 }

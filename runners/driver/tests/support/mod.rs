@@ -157,14 +157,16 @@ pub fn on_a_terminal(words: &str) -> String {
     String::from_utf8(seen).unwrap()
 }
 
-/// The one line on stderr, warnings aside, of a run that must have ended with `code` and nothing on stdout, or with a
+/// The one line on stderr, warnings and memtier's progress aside, of a run that must have ended with `code` and nothing on stdout, or with a
 /// result that says that it was cut short.
 pub fn failure_line(output: Output, code: i32) -> String {
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(code), "{message}");
     let result = String::from_utf8(output.stdout).unwrap().to_lowercase().replace('_', " ");
     assert!(result.is_empty() || result.contains("cut short"), "{result}");
-    let lines: Vec<&str> = message.lines().filter(|line| !line.starts_with("WARNING: ")).collect();
+    let aside =
+        |line: &str| ["WARNING: ", "[RUN #", "Writing results "].iter().any(|begin| line.starts_with(begin));
+    let lines: Vec<&str> = message.lines().filter(|line| !line.is_empty() && !aside(line)).collect();
     assert!(lines.len() == 1 && lines[0].starts_with("speedbench: "), "{message}");
     lines[0].to_owned() + "\n"
 }

@@ -383,6 +383,26 @@ def test_what_is_wrong_with_an_archive_is_said_and_nothing_is_written(kept: Worl
         writing.write(kept.project, good)
 
 
+def test_an_archive_with_flags_as_arrays_is_restored_with_the_same_flags(kept: World, tmp_path: Path) -> None:
+    there = Measurement.objects.filter(series__project=kept.project)
+    there.filter(pk=there.earliest("pk").pk).update(flags=["foreign", "steal"])
+    there.filter(pk=there.latest("pk").pk).update(flags=["unsteady"])
+    writing.write(kept.project, tmp_path / "a.zip")
+
+    def with_arrays(content: bytes) -> bytes:
+        rows = [json.loads(line) for line in content.splitlines()]
+        changed = [row | {"flags": row["flags"].split(",") if row["flags"] else []} for row in rows]
+        return b"".join(json.dumps(row).encode() + b"\n" for row in changed)
+
+    older = consistent("runs_measurement.ndjson", with_arrays)(tmp_path / "a.zip", tmp_path / "b.zip")
+    flags = list(there.order_by("pk").values_list("flags", flat=True))
+    assert [flags[0], flags[-1]] == [["foreign", "steal"], ["unsteady"]]
+    for file, name in ((older, "older"), (tmp_path / "a.zip", "newer")):
+        restored = restore(file, Choices(name, same_machines=True)).project
+        again = Measurement.objects.filter(series__project=restored)
+        assert list(again.order_by("pk").values_list("flags", flat=True)) == flags
+
+
 def test_an_archive_of_a_release_without_a_column_gets_its_default(kept: World, tmp_path: Path) -> None:
     writing.write(kept.project, tmp_path / "a.zip")
 

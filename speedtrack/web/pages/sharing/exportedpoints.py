@@ -61,7 +61,7 @@ POINTS = sql("""
       SELECT array_send(array_agg(m.id)), array_send(array_agg(m.series_id::bigint)),
              array_send(array_agg(m.attempt_id)), array_send(array_agg(m.value)), array_send(array_agg(m.low)),
              array_send(array_agg(m.high)), array_send(array_agg(m.n::bigint)),
-             jsonb_object_agg(m.id, m.flags) FILTER (WHERE m.flags <> '{}'),
+             jsonb_object_agg(m.id, string_to_array(m.flags, ',')) FILTER (WHERE m.flags <> ''),
              array_agg(m.id) FILTER (WHERE o.measured_at IS NOT NULL),
              array_agg(o.measured_at) FILTER (WHERE o.measured_at IS NOT NULL)
         FROM (SELECT * FROM runs_measurement m

@@ -201,7 +201,7 @@ impl Endpoint {
 impl TlsOptions {
     fn settings(&self) -> tls::Settings {
         let TlsOptions { sni, cacert, cacertdir, insecure, cert, key, ciphers, ciphersuites } = self.clone();
-        tls::Settings { sni, cacert, cacertdir, insecure, cert, key, ciphers, ciphersuites }
+        tls::Settings { sni, cacert, cacertdir, insecure, cert, key, ciphers, ciphersuites, version: None }
     }
 }
 

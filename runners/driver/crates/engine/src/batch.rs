@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::fill_source::{FillSource, FillState, Tags};
+use crate::scan::Scan;
 use protocol::command::{BLOCK_BYTES, Command};
 use protocol::script::Script;
 
@@ -29,6 +30,7 @@ pub struct Batch {
     next: usize,
     /// What was assembled of each command.
     assembled: Vec<Sent>,
+    scan: Option<Scan>,
 }
 
 /// Requests with their bytes.
@@ -60,7 +62,8 @@ impl Batch {
         };
         let next = script.entry(source.sequence as usize);
         let assembled = vec![Sent::default(); script.commands.len()];
-        Batch { script, source, state: FillState::default(), bytes, layout, whole: !copied, next, assembled }
+        let (state, scan) = (FillState::default(), script.scan.map(|limit| Scan::new(limit.0)));
+        Batch { script, source, state, bytes, layout, whole: !copied, next, assembled, scan }
     }
 
     /// For each command of the script some requests with their bytes: all that were sent when their lengths vary.
@@ -77,7 +80,21 @@ impl Batch {
         if !self.script.shuffled {
             self.next = 0;
         }
+        if let Some(scan) = &mut self.scan {
+            (self.next, self.source.cursor) = scan.restart();
+        }
         self.begins_at()
+    }
+
+    /// Take bytes that answer the last request, up to its end if they are `whole`: in a scan they name the next one.
+    #[inline]
+    pub fn take_reply(&mut self, bytes: &[u8], whole: bool) {
+        if let Some(scan) = &mut self.scan {
+            scan.take(bytes);
+            if whole {
+                (self.next, self.source.cursor) = scan.end_reply();
+            }
+        }
     }
 
     /// Lead the keys from now on to the slots of these `tags`; without tags everything stays.

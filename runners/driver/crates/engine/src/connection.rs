@@ -74,8 +74,9 @@ pub struct Connection<R> {
     length: usize,
     /// Requests that were sent since it was opened.
     used: u64,
-    /// Bytes of replies.
+    /// Bytes of replies, and of requests that were sent or wait for room.
     received_bytes: u64,
+    sent_bytes: u64,
     /// Requests that may still be sent in this span.
     pub quota: u64,
     liveness: Liveness,
@@ -105,6 +106,7 @@ impl<R: Replies> Connection<R> {
             length: 0,
             used: 0,
             received_bytes: 0,
+            sent_bytes: 0,
             quota: 0,
             liveness: Liveness::default(),
             schedule: None,
@@ -201,6 +203,11 @@ impl<R: Replies> Connection<R> {
         Traffic { received_bytes: self.received_bytes, sent: self.batch.sent() }
     }
 
+    /// Bytes in both directions.
+    pub fn bytes_moved(&self) -> u64 {
+        self.received_bytes + self.sent_bytes
+    }
+
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.awaited == 0
@@ -270,6 +277,7 @@ impl<R: Replies> Connection<R> {
         }
         self.length = self.batch.prepare(count);
         self.sent = 0;
+        self.sent_bytes += self.length as u64;
         self.quota -= count as u64;
         self.used += count as u64;
         clock::now()
@@ -346,6 +354,7 @@ impl<R: Replies> Connection<R> {
             ))));
         }
         self.awaited -= tally.replies;
+        self.batch.take_reply(bytes, tally.replies > 0);
         self.received_bytes += bytes.len() as u64;
         self.liveness.moved(now);
         Ok(tally)

@@ -30,6 +30,8 @@ pub struct FillSource {
     /// The number of the connection's next command among those of all, and how many connections there are.
     pub sequence: u64,
     pub clients: u64,
+    /// Of a scan.
+    pub cursor: u64,
 }
 
 impl FillSource {
@@ -169,6 +171,7 @@ impl FillSource {
                 Piece::Number(first + *last)
             }
             Varying::Ttl(ttl) => Piece::Number(ttl.draw(&mut self.rng)),
+            Varying::Cursor => Piece::Number(self.cursor),
         }
     }
 

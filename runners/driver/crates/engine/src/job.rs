@@ -11,6 +11,7 @@ use crate::fill_source::FillSource;
 use crate::node::Node;
 use crate::probe::Probe;
 use crate::recovery::Recovery;
+use crate::stairs::Stairs;
 use generator::keys::{KeyOrder, Keys};
 use generator::rng::Rng;
 use generator::values::ValuePool;
@@ -53,6 +54,8 @@ pub struct Job {
     pub window: Window,
     /// Requests per second of all connections together.
     pub rate: Option<f64>,
+    /// Whether connections are opened step by step; none: all before the load begins.
+    pub stairs: Option<Stairs>,
     /// Whether a connection is used for more than one batch.
     pub keepalive: bool,
     /// The number of requests after which a connection is replaced.
@@ -139,6 +142,7 @@ impl Job {
             tags: self.node(index).tags.clone(),
             sequence: index as u64,
             clients: self.connections() as u64,
+            cursor: 0,
         }
     }
 

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::node::Node;
 use crate::topology::Topology;
 
-/// How far a run is: replies counted in the window, and the sum of their latencies in ns.
+/// How far a run is: replies counted in the window, the sum of their latencies in ns, and the bytes sent and received since
+/// the connections were opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     pub replies: u64,
     pub latency_ns: u64,
+    pub bytes: u64,
 }
 
 /// Receives the progress now and then while a stage lasts.
@@ -21,6 +23,7 @@ pub type Watcher<'a> = &'a mut dyn FnMut(Progress);
 struct ThreadProgress {
     replies: AtomicU64,
     latency_ns: AtomicU64,
+    bytes: AtomicU64,
 }
 
 /// The memory that threads share.
@@ -41,9 +44,11 @@ impl Shared {
         }
     }
 
-    pub fn publish(&self, thread: usize, (replies, latency_ns): (u64, u64)) {
-        self.threads[thread].replies.store(replies, Ordering::Relaxed);
-        self.threads[thread].latency_ns.store(latency_ns, Ordering::Relaxed);
+    pub fn publish(&self, thread: usize, progress: Progress) {
+        let thread = &self.threads[thread];
+        thread.replies.store(progress.replies, Ordering::Relaxed);
+        thread.latency_ns.store(progress.latency_ns, Ordering::Relaxed);
+        thread.bytes.store(progress.bytes, Ordering::Relaxed);
     }
 
     /// Of the first `threads`.
@@ -52,6 +57,10 @@ impl Shared {
         let sum = |of: fn(&ThreadProgress) -> &AtomicU64| {
             threads.iter().map(|thread| of(thread).load(Ordering::Relaxed)).sum()
         };
-        Progress { replies: sum(|thread| &thread.replies), latency_ns: sum(|thread| &thread.latency_ns) }
+        Progress {
+            replies: sum(|thread| &thread.replies),
+            latency_ns: sum(|thread| &thread.latency_ns),
+            bytes: sum(|thread| &thread.bytes),
+        }
     }
 }

@@ -94,6 +94,8 @@ pub struct Record {
     /// When nothing was in flight any more.
     pub ended_at: u64,
     pub losses: Losses,
+    /// When its connections were open, monotonic ns.
+    pub opened: Vec<u64>,
     /// Why the thread gave up before the end.
     pub cut: Option<Cut>,
 }

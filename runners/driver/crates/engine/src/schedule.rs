@@ -119,6 +119,13 @@ impl Schedule {
         std::mem::replace(&mut self.due, after)
     }
 
+    /// Leave out what is due before `moment`.
+    pub fn skip_to(&mut self, moment: u64) {
+        while self.due < moment {
+            self.take();
+        }
+    }
+
     /// How many moments are left.
     pub fn count(mut self) -> u64 {
         std::iter::from_fn(|| Some(self.take()).filter(|due| *due < u64::MAX)).count() as u64

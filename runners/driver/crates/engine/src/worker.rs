@@ -1,5 +1,7 @@
 //! The loop. Each thread has its own epoll set, connections, streams and counters; threads share no written memory.
 
+mod climbing;
+mod open_loop;
 mod recovering;
 mod redirecting;
 mod reopening;
@@ -16,12 +18,13 @@ use crate::job::{Job, Window};
 use crate::meter::Meter;
 use crate::outcome::Cut;
 use crate::pace::Pace;
-use crate::progress::Shared;
+use crate::progress::{Progress, Shared};
 use crate::record::{Record, Traffic};
 use crate::recovery::Losses;
 use crate::resources::check_signals;
 use crate::schedule::{Participant, Schedule};
 use crate::stage::Span;
+use crate::stairs::Climb;
 use crate::turn_queue::TurnQueue;
 use machine::clock;
 use machine::epoll::{Epoll, Ready};
@@ -67,6 +70,9 @@ pub struct Worker<'a, P: Protocol> {
     /// After so many requests a connection is replaced.
     reconnect_at: u64,
     troubles: Troubles,
+    climb: Climb<P::Replies>,
+    /// When each connection was open, ns on the monotonic clock.
+    opened: Vec<u64>,
 }
 
 impl<'a, P: Protocol> Worker<'a, P> {
@@ -97,13 +103,23 @@ impl<'a, P: Protocol> Worker<'a, P> {
             check_at: 0,
             reconnect_at: job.reconnect_at(),
             troubles: Troubles::new(&job.nodes, addresses),
+            climb: Climb::new(None, Vec::new()),
+            opened: Vec::new(),
         };
-        for (token, index) in mine.enumerate() {
-            let channel = worker.open(token, index)?;
-            let connection = Connection::new(channel, job.batch(index), proto.replies(&job.script, index));
-            worker.connections.push((index, connection));
-        }
+        let stairs = job.stairs.filter(|_| thread < job.threads);
+        let mut mine = mine.map(|index| (index, proto.replies(&job.script, index)));
+        let first = stairs.map_or(usize::MAX, |stairs| stairs.first);
+        mine.by_ref().take(first).try_for_each(|(index, replies)| worker.add(index, replies))?;
+        worker.climb = Climb::new(stairs, mine.collect());
         Ok(worker)
+    }
+
+    /// Open connection `index`.
+    fn add(&mut self, index: usize, replies: P::Replies) -> Result<(), Failure> {
+        let channel = self.open(self.connections.len(), index)?;
+        self.connections.push((index, Connection::new(channel, self.job.batch(index), replies)));
+        self.opened.push(clock::now());
+        Ok(())
     }
 
     /// A channel to the node of connection `index`, known to epoll as `token`.
@@ -131,7 +147,8 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let losses = Losses { gaps: record.losses.gaps.clone(), ..losses };
         let mut traffic = Traffic::default();
         self.connections.iter().for_each(|(_, connection)| traffic.add(&connection.traffic()));
-        Record { slip: std::mem::take(&mut self.slip), unsent: self.unsent(), traffic, losses, ..record }
+        let (slip, opened) = (std::mem::take(&mut self.slip), self.opened.clone());
+        Record { slip, unsent: self.unsent(), traffic, losses, opened, ..record }
     }
 
     /// Whether it came to the end of the span; not when the threads are to stop.
@@ -143,7 +160,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         self.troubles.begin(span);
         self.begin(span, now)?;
         while self.busy > 0 || now < span.lasts_until() {
-            let ready = self.wait(now, meter.edge().min(self.check_at), meter)?;
+            let ready = self.wait(now, meter.edge().min(self.check_at).min(self.climb.at), meter)?;
             now = clock::now();
             for event in 0..ready {
                 self.handle_ready(event, span, meter)?;
@@ -152,9 +169,12 @@ impl<'a, P: Protocol> Worker<'a, P> {
             self.dequeue(span, now)?;
             self.take_turns(span)?;
             meter.advance(now)?;
+            if now >= self.climb.at {
+                self.climb(span)?;
+            }
             if now >= self.check_at {
                 self.check_at = now + CHECK_EVERY_NS;
-                self.shared.publish(self.thread, meter.so_far());
+                self.publish(meter);
                 if self.shared.stopped.load(Ordering::Relaxed) {
                     return Ok(false);
                 }
@@ -167,6 +187,12 @@ impl<'a, P: Protocol> Worker<'a, P> {
         Ok(true)
     }
 
+    fn publish(&self, meter: &Meter) {
+        let (replies, latency_ns) = meter.so_far();
+        let bytes = self.connections.iter().map(|(_, connection)| connection.bytes_moved()).sum();
+        self.shared.publish(self.thread, Progress { replies, latency_ns, bytes });
+    }
+
     fn meter(&self, span: &Span) -> Meter {
         Meter::new(*span, self.job.slice_ns, self.job.server_pid)
             .with_commands(self.job.script.commands.len())
@@ -176,29 +202,28 @@ impl<'a, P: Protocol> Worker<'a, P> {
     }
 
     fn begin(&mut self, span: &Span, now: u64) -> Result<(), Failure> {
-        let unit = self.job.script.unit();
-        for token in 0..self.connections.len() {
-            let (index, connection) = &mut self.connections[token];
-            connection.quota = span.quota(*index - self.participants.start, self.participants.len(), unit);
-            connection.schedule = span.arrivals.map(|arrivals| {
-                let index = *index - self.participants.start;
-                let participant =
-                    Participant { seed: self.job.seed, index, clients: self.participants.len(), unit };
-                Schedule::new(arrivals, participant, span.begins_at, span.ends_at)
-            });
-            self.busy += 1;
-            match self.is_pausing(token) {
-                true => self.wait_for(token),
-                false => self.send_next(token, span, now)?,
-            }
-        }
-        Ok(())
+        self.climb.begin(span.begins_at);
+        (0..self.connections.len()).try_for_each(|token| self.begin_on(token, span, (span.begins_at, now)))
     }
 
-    /// Requests that fell due in the window and were never sent.
-    fn unsent(&mut self) -> u64 {
-        let schedules = self.connections.iter_mut().filter_map(|(_, connection)| connection.schedule.take());
-        schedules.map(Schedule::count).sum::<u64>() * self.job.script.unit() as u64
+    /// Let the connection take its share of the span, at `now`; what of a schedule is due before `from` is left out.
+    fn begin_on(&mut self, token: usize, span: &Span, (from, now): (u64, u64)) -> Result<(), Failure> {
+        let (unit, clients) = (self.job.script.unit(), self.participants.len());
+        let (index, connection) = &mut self.connections[token];
+        let index = *index - self.participants.start;
+        connection.quota = span.quota(index, clients, unit);
+        connection.schedule = span.arrivals.map(|arrivals| {
+            let participant = Participant { seed: self.job.seed, index, clients, unit };
+            let mut schedule = Schedule::new(arrivals, participant, span.begins_at, span.ends_at);
+            schedule.skip_to(from);
+            schedule
+        });
+        self.busy += 1;
+        match self.is_pausing(token) {
+            true => self.wait_for(token),
+            false => self.send_next(token, span, now)?,
+        }
+        Ok(())
     }
 
     /// Wait for replies, but not longer than `until` or the next turn.
@@ -290,10 +315,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         if !idle && (self.job.window == Window::Batch || connection.has_unsent()) {
             return Ok(());
         }
-        let before =
-            self.job.reconnect_after.map_or(usize::MAX, |most| connection.room_before_reconnection(most));
-        let room = before.min(self.window - connection.awaited());
-        let count = span.allowance(now, connection.quota, room);
+        let count = span.allowance(now, connection.quota, self.room(token));
         if count == 0 {
             self.busy -= usize::from(idle);
             return Ok(());
@@ -307,47 +329,13 @@ impl<'a, P: Protocol> Worker<'a, P> {
         self.send(token, count)
     }
 
-    /// Send what is due and has room, in an open loop. What has none keeps its place in the schedule.
-    fn send_due(&mut self, token: usize, span: &Span, now: u64) -> Result<(), Failure> {
-        let unit = self.job.script.unit();
-        let (_, connection) = &mut self.connections[token];
-        if connection.has_turn || connection.has_unsent() {
-            return Ok(());
-        }
-        let drained = now >= span.ends_at.saturating_add(self.job.timeout_ns() / DRAIN_PART);
-        let room = if drained { 0 } else { (self.window - connection.awaited()) / unit };
-        let slip = &mut self.slip;
-        let late = |due_at, late_ns| {
-            if due_at >= span.counts_from {
-                slip.record(late_ns, unit as u64);
-            }
-        };
-        if let Err(broken) = connection.send_due(now, room, unit, late) {
-            return self.lose(token, broken);
-        }
-        if connection.has_unsent() {
-            return self.await_room(token, Interest::RepliesAndRoom);
-        }
-        let next = if drained { u64::MAX } else { connection.next_due() };
-        if next == u64::MAX {
-            self.busy -= usize::from(connection.is_idle());
-        } else if self.window - connection.awaited() >= unit {
-            connection.has_turn = true;
-            self.turns.put(next, token);
-        }
-        Ok(())
-    }
-
-    /// Send on all connections whose turn has come.
+    /// Requests that a connection may send now: its window has room for them, and they come before its replacement.
     #[inline]
-    fn take_turns(&mut self, span: &Span) -> Result<(), Failure> {
-        while self.turns.next_at() < u64::MAX {
-            let now = clock::now();
-            let Some(token) = self.turns.take(now) else { break };
-            self.connections[token].1.has_turn = false;
-            self.send_due(token, span, now)?;
-        }
-        Ok(())
+    fn room(&self, token: usize) -> usize {
+        let (_, connection) = &self.connections[token];
+        let before =
+            self.job.reconnect_after.map_or(usize::MAX, |most| connection.room_before_reconnection(most));
+        before.min(self.window - connection.awaited())
     }
 
     /// Send on queued connections whose turn has come, and release those whose time is over.

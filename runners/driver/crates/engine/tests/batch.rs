@@ -36,6 +36,7 @@ fn batch(script: &Script, most: usize) -> Batch {
         tags: Arc::from([]),
         sequence: 3,
         clients: 5,
+        cursor: 0,
     };
     Batch::new(Arc::new(script.clone()), most, true, source)
 }

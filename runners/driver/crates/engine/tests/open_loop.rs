@@ -54,6 +54,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         pipeline,
         window: Window::Rolling,
         rate: None,
+        stairs: None,
         keepalive: true,
         reconnect_after: None,
         keyspace: 1,

@@ -10,7 +10,11 @@ use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion,
+};
 
 use crate::certificate::Certificate;
 use crate::ciphers;
@@ -28,6 +32,24 @@ pub struct Settings {
     /// Names as OpenSSL has them, for TLS 1.2 and for TLS 1.3.
     pub ciphers: Option<String>,
     pub ciphersuites: Option<String>,
+    /// The only version; none: both.
+    pub version: Option<Version>,
+}
+
+/// The versions that are spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    Tls12,
+    Tls13,
+}
+
+impl Version {
+    fn protocol(self) -> &'static SupportedProtocolVersion {
+        match self {
+            Version::Tls12 => &TLS12,
+            Version::Tls13 => &TLS13,
+        }
+    }
 }
 
 /// How connections do the handshake.
@@ -54,7 +76,10 @@ impl Settings {
     pub fn client(&self) -> Result<Client, Failure> {
         let provider = Arc::new(self.provider()?);
         let builder = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(&match self.version {
+                Some(version) => vec![version.protocol()],
+                None => rustls::DEFAULT_VERSIONS.to_vec(),
+            })
             .map_err(|error| {
                 Failure::usage(format!("no TLS version is left ({error})"), "name more cipher suites")
             })?

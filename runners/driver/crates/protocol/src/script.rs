@@ -10,6 +10,10 @@ const RING: u64 = 1 << 14;
 /// A prime, so that connections begin all over the order.
 const STAGGER: usize = 7919;
 
+/// Requests with a cursor, at most, before a scan begins again; none: it goes to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScanLimit(pub Option<u64>);
+
 /// The commands of a workload and the order in which each connection sends them, again and again.
 #[derive(Debug, Clone)]
 pub struct Script {
@@ -22,6 +26,8 @@ pub struct Script {
     pub shuffled: bool,
     /// How far after each other in the order connections begin.
     stagger: usize,
+    /// Whether its second command goes on with the scan that its first one begins.
+    pub scan: Option<ScanLimit>,
 }
 
 impl Script {
@@ -36,7 +42,7 @@ impl Script {
         let mut commands: Vec<Command> = steps.into_iter().map(|(_, command)| command).collect();
         // A command that is alone draws for itself, in its own loop.
         let opening = if order.length() == 1 { Vec::new() } else { take_shared_draws(&mut commands) };
-        Script { commands, order, opening, shuffled: false, stagger: 0 }
+        Script { commands, order, opening, shuffled: false, stagger: 0, scan: None }
     }
 
     /// Commands with weights (above 0), in a random order that depends on `seed` alone.
@@ -52,7 +58,7 @@ impl Script {
         }
         let commands: Vec<Command> = steps.into_iter().map(|(_, command)| command).collect();
         let (shuffled, order) = (commands.len() > 1, CommandOrder::new(&order));
-        Script { commands, order, opening: Vec::new(), shuffled, stagger: STAGGER }
+        Script { commands, order, opening: Vec::new(), shuffled, stagger: STAGGER, scan: None }
     }
 
     /// Each command as often as its weight says, one after the other, from the first one on for each connection: what a
@@ -62,7 +68,13 @@ impl Script {
             weighted.into_iter().map(|(weight, command)| (weight as usize, command)).collect();
         let order = CommandOrder::new(&repeated(&steps));
         let commands = steps.into_iter().map(|(_, command)| command).collect();
-        Script { commands, order, opening: Vec::new(), shuffled: true, stagger: 0 }
+        Script { commands, order, opening: Vec::new(), shuffled: true, stagger: 0, scan: None }
+    }
+
+    /// The command that begins a scan, and that which goes on with it: the replies decide which is next.
+    pub fn scan(commands: Vec<Command>, limit: ScanLimit) -> Script {
+        let weighted = commands.into_iter().map(|command| (1, command)).collect();
+        Script { scan: Some(limit), ..Script::decks(weighted) }
     }
 
     /// The place in the order at which connection `index` begins: in a shuffled one each has its own.

@@ -36,6 +36,8 @@ pub enum Varying {
     Ttl(Ttl),
     /// A key number without leading zeros.
     Key(PlainKeys),
+    /// The cursor that the last reply has named.
+    Cursor,
 }
 
 /// Key numbers without leading zeros.
@@ -62,7 +64,9 @@ impl Fill {
     pub fn room(self) -> usize {
         match self {
             Fill::Varying(Varying::Value(largest)) => largest,
-            Fill::Varying(Varying::Ttl(_) | Varying::Key(_)) | Fill::Length { .. } => LONGEST_NUMBER,
+            Fill::Varying(Varying::Ttl(_) | Varying::Key(_) | Varying::Cursor) | Fill::Length { .. } => {
+                LONGEST_NUMBER
+            }
             _ => 0,
         }
     }
@@ -121,6 +125,8 @@ pub struct Placeholders {
     pub plain_keys: Option<PlainKeys>,
     /// Keys that begin as those of the named tests do are filled up to so many bytes, before their number.
     pub key_bytes: Option<usize>,
+    /// `__cursor__`, in a scan.
+    pub cursors: bool,
 }
 
 /// How the keys of the named tests begin.
@@ -147,6 +153,7 @@ const NAMED: [(&[u8], Fill); 13] = [
 const DATA: &[u8] = b"__data__";
 const PLAIN_KEY: &[u8] = b"__key__";
 pub const TTL: &[u8] = b"__ttl__";
+pub const CURSOR: &str = "__cursor__";
 /// Digits of the longest length or number of seconds.
 const LONGEST_NUMBER: usize = 20;
 
@@ -241,6 +248,9 @@ impl Placeholders {
         }
         if let (true, Some(ttl)) = (text.starts_with(TTL), self.ttl) {
             return Some((TTL.len(), ttl_part(ttl)));
+        }
+        if self.cursors && text.starts_with(CURSOR.as_bytes()) {
+            return Some((CURSOR.len(), Part::Filled(Fill::Varying(Varying::Cursor))));
         }
         if let (true, Some(keys)) = (text.starts_with(PLAIN_KEY), self.plain_keys) {
             return Some((PLAIN_KEY.len(), Part::Filled(Fill::Varying(Varying::Key(keys)))));

@@ -75,6 +75,9 @@ pub struct TestResult {
     pub null_elements: u64,
     #[serde(skip)]
     pub traffic: Traffic,
+    /// When the connections of each thread were open, ns after the window's begin.
+    #[serde(skip)]
+    pub opened_ns: Vec<Vec<u64>>,
     /// Why the window ended before its time.
     #[serde(skip)]
     pub cut: Option<Cut>,
@@ -170,6 +173,7 @@ impl TestResult {
             intervals: intervals(job, outcome),
             null_elements: total.inside.null_elements,
             traffic: total.traffic.clone(),
+            opened_ns: opened_ns(outcome),
             errors: Errors { count: total.inside.errors, first: total.inside.first_error },
             latency: total.latency,
             findings: Findings::default(),
@@ -200,6 +204,12 @@ fn hits_and_misses(job: &Job, total: &Total) -> (u64, u64) {
         }
         _ => (inside.hits, inside.misses),
     }
+}
+
+/// When connections were open, those of before the window at its begin.
+fn opened_ns(outcome: &Outcome) -> Vec<Vec<u64>> {
+    let since_begin = |at: &u64| at.saturating_sub(outcome.span.counts_from);
+    outcome.records.iter().map(|record| record.opened.iter().map(since_begin).collect()).collect()
 }
 
 /// The intervals of all threads added up.

@@ -48,7 +48,7 @@ impl Session<'_> {
                 let (warmup_ns, window_ns) = (units::ns(warmup), window_ns(phase, rate));
                 vec![Stage::Open { warmup_ns, window_ns, arrivals: arrivals(0) }]
             },
-            &mut |progress| line.update(progress),
+            &mut |progress| self.watch(&mut line, progress),
         )?;
         Ok(vec![result(&job, phase, &outcome).after(warmup)])
     }

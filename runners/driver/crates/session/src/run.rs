@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use crate::prefill::{count_keys, require_empty_server};
 use crate::session::Session;
 use crate::{modes, warmup};
+use engine::progress::Watcher;
 use engine::stage::Stage;
 use engine::{resources, server_process};
 use machine::environment::Environment;
@@ -23,6 +24,11 @@ use workload::plan::Plan;
 
 /// Run `plan`.
 pub fn run(plan: &Plan) -> Result<Document, Failure> {
+    run_watched(plan, &mut |_| ())
+}
+
+/// Run `plan`; `watcher` sees the progress of its loads.
+pub fn run_watched(plan: &Plan, watcher: Watcher) -> Result<Document, Failure> {
     let environment = Environment::read();
     if !plan.cpus.is_empty() {
         resources::pin_to(&plan.cpus)?;
@@ -32,7 +38,7 @@ pub fn run(plan: &Plan) -> Result<Document, Failure> {
     }
     let digest = own_digest()?;
     let started_at = rfc3339(Timestamp::now());
-    let session = Session::new(plan)?;
+    let session = Session::new(plan)?.watched_by(watcher);
     require_resources(plan)?;
     require_empty_server(plan)?;
     let mut log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
@@ -128,7 +134,7 @@ impl Session<'_> {
             (&traffic, &job),
             |window_ns, _| Stage::Timed { warmup_ns: 0, window_ns },
             |settling| stages(settling, phase.length),
-            &mut |progress| line.update(progress),
+            &mut |progress| self.watch(&mut line, progress),
         )?;
         let result = TestResult::new(&job, write::written(phase), phase.mode.name(), &outcome);
         Ok(vec![result.after(warmup)])

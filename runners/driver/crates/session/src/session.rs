@@ -7,9 +7,11 @@ use std::sync::Arc;
 use engine::cluster;
 use engine::job::Job;
 use engine::node::Node;
+use engine::progress::{Progress, Watcher};
 use generator::keys::KeyOrder;
 use generator::values::ValuePool;
 use machine::counters::Counters;
+use report::progress_line::ProgressLine;
 use text::failure::Failure;
 use workload::filling::Filling;
 use workload::memcached::suite::Needs;
@@ -29,6 +31,8 @@ pub struct Session<'a> {
     pub filled: RefCell<BTreeMap<Vec<u8>, u64>>,
     /// How many counters of memcached are stored, which tests count on and never take away.
     stored_counters: Cell<u64>,
+    /// Sees the progress of loads, besides the terminal.
+    watcher: RefCell<Option<Watcher<'a>>>,
 }
 
 impl<'a> Session<'a> {
@@ -44,7 +48,22 @@ impl<'a> Session<'a> {
             counters: counted.map(|pid| Arc::new(Counters::of(pid, &plan.server_events))),
             filled: RefCell::default(),
             stored_counters: Cell::default(),
+            watcher: RefCell::default(),
         })
+    }
+
+    /// The same, with a `watcher` that sees the progress of its loads.
+    pub fn watched_by(self, watcher: Watcher<'a>) -> Session<'a> {
+        self.watcher.replace(Some(watcher));
+        self
+    }
+
+    /// Show `progress` on `line` and to the watcher.
+    pub fn watch(&self, line: &mut ProgressLine, progress: Progress) {
+        line.update(progress);
+        if let Some(watcher) = self.watcher.borrow_mut().as_mut() {
+            watcher(progress);
+        }
     }
 }
 
@@ -106,6 +125,7 @@ impl Session<'_> {
             window: phase.window,
             rate: None,
             keepalive: true,
+            stairs: phase.stairs,
             reconnect_after: phase.reconnect_after,
             keyspace: phase.keys.count,
             key_order: KeyOrder::of(phase.keys.distribution, phase.keys.count),

@@ -1,7 +1,7 @@
 //! What the counts of the commands of a workload mean.
 
 use protocol::command::Command;
-use protocol::script::Script;
+use protocol::script::{ScanLimit, Script};
 
 /// What the counts of items mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub enum Order {
     Decks,
     /// How often each is repeated before the next one comes.
     Sequence,
+    /// None: the first command begins a scan, the second one goes on with it.
+    Scan(ScanLimit),
 }
 
 impl Order {
@@ -22,6 +24,9 @@ impl Order {
             Order::Decks if counted.len() > 1 => Script::decks(counted),
             Order::Mix | Order::Decks => {
                 Script::sequence(counted.into_iter().map(|(_, command)| (1, command)).collect())
+            }
+            Order::Scan(limit) => {
+                Script::scan(counted.into_iter().map(|(_, command)| command).collect(), limit)
             }
             Order::Sequence => Script::sequence(
                 counted.into_iter().map(|(times, command)| (times as usize, command)).collect(),

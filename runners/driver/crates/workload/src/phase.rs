@@ -8,6 +8,7 @@ use crate::workload::Workload;
 use engine::job::{Verify, Window};
 use engine::probe::Probe;
 use engine::stage::Stage;
+use engine::stairs::Stairs;
 use generator::keys::{Distribution, KeyOrder};
 use generator::values::{Sizes, Ttl};
 use protocol::template::{Placeholders, PlainKeys, Value};
@@ -41,6 +42,8 @@ pub struct Phase {
     pub length: Length,
     pub mode: Mode,
     pub probe: Option<Probe>,
+    /// Whether connections are opened step by step.
+    pub stairs: Option<Stairs>,
     /// A connection is replaced after so many requests.
     pub reconnect_after: Option<u64>,
     /// What `__key__` stands for when its number has no leading zeros.
@@ -107,6 +110,7 @@ impl Phase {
             length: Length::DEFAULT,
             mode: Mode::Closed,
             probe: None,
+            stairs: None,
             reconnect_after: None,
             plain_keys: None,
             resp3: false,
@@ -135,7 +139,8 @@ impl Phase {
             _ => Value::Varying(self.values.largest()),
         };
         let plain_keys = self.plain_keys.as_ref().map(|keys| PlainKeys { first: keys.first, command: 0 });
-        Placeholders { numbers: true, tags, value, ttl: self.ttl, plain_keys, key_bytes: self.keys.bytes }
+        let (ttl, key_bytes, cursors) = (self.ttl, self.keys.bytes, self.workload.scans());
+        Placeholders { numbers: true, tags, value, ttl, plain_keys, key_bytes, cursors }
     }
 
     /// The rule of the keys of each command; empty unless they have their own.

@@ -76,9 +76,14 @@ impl Workload {
     /// What its counts mean.
     pub fn order(&self) -> Order {
         match self.order {
-            Order::Decks => Order::Mix,
+            Order::Decks | Order::Scan(_) => Order::Mix,
             order => order,
         }
+    }
+
+    /// Whether replies name the cursors of its requests.
+    pub fn scans(&self) -> bool {
+        matches!(self.order, Order::Scan(_))
     }
 
     /// Its commands, as they were given.

@@ -1,14 +1,17 @@
 //! The commands that the options of memtier_benchmark stand for, with the rows of its outputs.
 
 use crate::arguments::{Given, cannot_be};
+use crate::memtier_benchmark::monitor::Monitored;
 use crate::memtier_benchmark::options::{Options, Text};
 use protocol::expectation::{Expectation, ReplyType};
 use text::checks::require;
 use text::failure::Failure;
 use text::words;
+use workload::order::Order;
 use workload::protocol_name::ProtocolName;
 
-const MOST_WEIGHT: u64 = 65_535;
+/// The order of the commands has a place for each.
+const MOST_WEIGHT: u64 = 10_000_000;
 /// `STORED`, and the answer of WAIT with fewer than ten replicas.
 const STORED_BYTES: u64 = 8;
 const WAIT_BYTES: u64 = 4;
@@ -20,8 +23,11 @@ pub struct Commands {
     pub rows: Vec<String>,
     /// Whether they are sets, gets and waits, and not arbitrary commands.
     pub usual: bool,
+    /// How they follow each other.
+    pub order: Order,
 }
 
+#[derive(Clone)]
 pub struct Command {
     /// With placeholders; empty for memcached, whose tests have names.
     pub words: Vec<Vec<u8>>,
@@ -42,8 +48,13 @@ const WAIT: usize = 2;
 impl Options {
     pub fn commands(&self, given: &Given) -> Result<Commands, Failure> {
         let texts = self.load.texts(given)?;
+        let texts = match &self.load.monitor_input {
+            Some(path) => Monitored::read(path)?.fill(&texts, self.load.monitor_random)?,
+            None => texts,
+        };
         let commands = match texts.as_slice() {
-            [] => self.usual()?,
+            [] if !self.load.scan_incremental => self.usual()?,
+            texts if self.load.scan_incremental => self.scan(texts)?,
             texts => self.arbitrary(texts)?,
         };
         let total = commands
@@ -53,7 +64,7 @@ impl Options {
             .unwrap_or(u64::MAX);
         require(
             (1..=MOST_WEIGHT).contains(&total),
-            "the ratios add up to 0 or more than 65535",
+            "the ratios add up to 0 or more than 10000000",
             "give smaller ones",
         )?;
         Ok(commands)
@@ -99,11 +110,12 @@ impl Options {
             list: list.filter(|command| command.weight > 0).collect(),
             rows: words(&["SET", "GET", "WAIT"]),
             usual: true,
+            order: Order::Decks,
         })
     }
 
     /// The commands of `texts`, those with the same name in one row.
-    fn arbitrary(&self, texts: &[Text]) -> Result<Commands, Failure> {
+    pub fn arbitrary(&self, texts: &[Text]) -> Result<Commands, Failure> {
         require(
             self.server.protocol.name == ProtocolName::Resp,
             "--command is given for memcache_text",
@@ -121,7 +133,8 @@ impl Options {
             let words = words.filter(|words| !words.is_empty());
             let words = words.ok_or_else(|| cannot_be("--command", &text.text, "close its quotes"))?;
             let name = String::from_utf8_lossy(&words[0]).to_uppercase();
-            let row = rows.iter().position(|row| *row == name).unwrap_or_else(|| {
+            let known = rows.iter().position(|row| *row == name).filter(|_| !self.result.by_line);
+            let row = known.unwrap_or_else(|| {
                 rows.push(name);
                 rows.len() - 1
             });
@@ -139,7 +152,9 @@ impl Options {
             });
         }
         list.retain(|command| command.weight > 0);
-        Ok(Commands { list, rows, usual: false })
+        let random = self.load.monitor_input.is_some() && self.load.monitor_random;
+        let order = if random { Order::Mix } else { Order::Decks };
+        Ok(Commands { list, rows, usual: false, order })
     }
 
     /// A key: its prefix, in a cluster the tag of a slot, and its number.

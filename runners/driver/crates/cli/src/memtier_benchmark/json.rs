@@ -1,5 +1,6 @@
 //! The results as memtier_benchmark's JSON.
 
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -98,6 +99,13 @@ pub fn render(reported: &Reported) -> String {
     json.end()
 }
 
+/// The configuration of [`render`] alone.
+pub fn render_configuration(options: &Options) -> String {
+    let mut json = Json::new();
+    configuration(&mut json, options);
+    json.end()
+}
+
 fn configuration(json: &mut Json, options: &Options) {
     json.object("configuration", |json| {
         of_server(json, options);
@@ -121,7 +129,7 @@ fn of_server(json: &mut Json, options: &Options) {
     json.value("port", server.port());
     json.text("uri", if server.uri.is_some() { HIDDEN } else { "" });
     json.text("unix socket", text(&server.socket));
-    json.text("address family", "Unspecified");
+    json.text("address family", server.family());
     json.text("protocol", server.protocol.text());
     json.text("out_file", text(&options.result.out_file));
     json.text("tls", options.uses_tls());
@@ -145,6 +153,11 @@ fn of_load(json: &mut Json, options: &Options) {
     json.value("requests", requests);
     json.value("rate_limit", load.rate.unwrap_or(0.0));
     json.value("clients", load.clients);
+    if let Some(first) = load.clients_start {
+        json.value("clients_start", first);
+        json.value("clients_step", load.clients_step);
+        json.value("step_duration", load.step_duration);
+    }
     json.value("threads", load.threads);
     json.value("test_time", load.test_time.map_or(0, |time| time.as_secs()));
     json.text("ratio", pair((load.ratio[0], load.ratio[1])));
@@ -205,21 +218,50 @@ fn section(json: &mut Json, options: &Options, stats: &RunStats) {
         json.text("Time unit", "MILLISECONDS");
         json.text("Interrupted", stats.cut_short.is_some());
     });
+    if !stats.active_clients.is_empty() {
+        json.object("Active Clients", |json| {
+            for (second, active) in stats.active_clients.iter().enumerate() {
+                json.object(&second.to_string(), |json| {
+                    json.value("Clients per thread", active.per_thread);
+                    json.value("Total clients", active.total);
+                });
+            }
+        });
+    }
     let mut percentiles = options.result.percentiles.clone();
     percentiles.sort_by(f64::total_cmp);
-    for row in stats.rows.iter().chain([&stats.totals]) {
-        json.object(&row.title(), |json| row_of(json, row, &percentiles, options.server.cluster));
+    for (row, title) in
+        stats.rows.iter().zip(titles(&stats.rows)).chain([(&stats.totals, stats.totals.title())])
+    {
+        json.object(&title, |json| row_of(json, row, &percentiles, options.server.cluster));
     }
     if options.result.hide_histogram {
         return;
     }
-    for row in &stats.rows {
-        json.array(&row.name, |json| {
+    let names = numbered(stats.rows.iter().map(|row| row.name.clone()));
+    for (row, name) in stats.rows.iter().zip(names) {
+        json.array(&name, |json| {
             for step in steps(&to_us(&row.latency)) {
                 json.element(&format!("{{\"<=msec\": {:.3}, \"percent\": {:.3}}}", step.ms, step.percentile));
             }
         });
     }
+}
+
+/// The titles of `rows`.
+fn titles(rows: &[Row]) -> Vec<String> {
+    numbered(rows.iter().map(Row::title))
+}
+
+/// `names`, those that come again with a number: keys of an object differ.
+fn numbered(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let number = |name: String| {
+        let count = seen.entry(name.clone()).or_default();
+        *count += 1;
+        if *count == 1 { name } else { format!("{name} #{count}") }
+    };
+    names.map(number).collect()
 }
 
 fn row_of(json: &mut Json, row: &Row, percentiles: &[f64], cluster: bool) {

@@ -4,10 +4,15 @@ pub mod commands;
 pub mod hdr_files;
 pub mod json;
 pub mod latencies;
+pub mod monitor;
 pub mod options;
 pub mod plan;
+pub mod progress;
 pub mod refused;
+pub mod scan;
+pub mod stairs;
 pub mod stats;
+pub mod statsd;
 pub mod table;
 pub mod values;
 
@@ -21,6 +26,7 @@ use crate::arguments::{self, Advice, Parsed};
 use json::Reported;
 use machine::signals;
 use options::Options;
+use progress::RunProgress;
 use report::result::TestResult;
 use stats::RunStats;
 use text::failure::Failure;
@@ -45,6 +51,14 @@ pub fn command(name: &'static str) -> Command {
 
 /// Run with `words`, which follow the program's name; `name` is one of [`NAMES`].
 pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
+    measure(name, words).map_err(|failure| match failure {
+        // Scripts look for the word.
+        Failure::Usage(_) => failure.within("error"),
+        other => other,
+    })
+}
+
+fn measure(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
     let program: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = &program[..program.len() - words.len()];
     let (options, given): (Options, _) = match arguments::parse(command(name), words, ADVICE)? {
@@ -55,12 +69,15 @@ pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
     let commands = options.commands(&given)?;
     let plan = options.plan(&commands, given.record(program, publish))?;
     let files = Files::create(&options)?;
+    let statsd = options.statsd.client()?;
+    options.announce();
     let (mut reported, mut failure) = (Reported { options: &options, driver: None, runs: Vec::new() }, None);
     for number in 1..=options.result.run_count {
         if number > 1 {
             std::thread::sleep(REST);
         }
-        let document = match session::run::run(&plan) {
+        let mut progress = RunProgress::begin(&options, number, statsd.as_ref());
+        let document = match session::run::run_watched(&plan, &mut |seen| progress.update(seen)) {
             Ok(document) => document,
             Err(cause) if reported.runs.is_empty() => return Err(cause),
             Err(cause) => {
@@ -70,7 +87,11 @@ pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
         };
         let test = &document.tests[0];
         let cut_short = document.cut_short.as_ref().map(|cut| cut.cause.clone());
-        let stats = RunStats { cut_short, ..RunStats::of(test, &commands, SystemTime::now()) };
+        let mut stats = RunStats { cut_short, ..RunStats::of(test, &commands, SystemTime::now()) };
+        if options.load.clients_start.is_some() {
+            stats.active_clients = stairs::active_clients(test, stats.totals.seconds.len());
+        }
+        progress.end(&stats);
         warn(number, &stats, test);
         if let Some(prefix) = &options.result.hdr_prefix {
             hdr_files::write(prefix, number, &stats)?;
@@ -94,6 +115,12 @@ fn warn(run: u32, stats: &RunStats, test: &TestResult) {
         eprintln!(
             "\n[RUN #{run}] Interrupted by user (Ctrl+C) after {:.1} secs, stopping threads...",
             test.window_s
+        );
+    }
+    if let Some(recovery) = test.recovery.as_ref().filter(|recovery| recovery.broken > 0) {
+        eprintln!(
+            "{} connections were lost; reconnection attempts went on until they were answered",
+            recovery.broken
         );
     }
     if let Some(text) = &test.errors.first {

@@ -1,14 +1,16 @@
 //! The options of memtier_benchmark.
 
 use std::fmt::Display;
+use std::net::ToSocketAddrs;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 
 use crate::arguments::{Given, cannot_be};
+use crate::memtier_benchmark::statsd::Statsd;
 use crate::memtier_benchmark::values::{
-    Protocol, Requests, breakdown, data_size_list, expiry_range, letter, one_of_range, pattern, percentiles,
-    protocol, range, ratio, requests,
+    Protocol, Requests, TlsProtocols, breakdown, data_size_list, expiry_range, letter, monitor_pattern,
+    one_of_range, pattern, percentiles, protocol, range, ratio, requests, size_pattern, tls_protocols,
 };
 use crate::reconnecting::ReconnectOptions;
 use crate::uri::{self, Uri};
@@ -32,6 +34,8 @@ pub struct Options {
     pub data: DataOptions,
     #[command(flatten)]
     pub result: ResultOptions,
+    #[command(flatten)]
+    pub statsd: StatsdOptions,
 }
 
 #[derive(Debug, Args)]
@@ -43,6 +47,12 @@ pub struct ServerOptions {
     /// port (6379; memcache_text 11211)
     #[arg(short = 'p', long, value_name = "PORT")]
     pub port: Option<u16>,
+    /// resolve the host to an IPv4 address
+    #[arg(short = '4', long)]
+    ipv4: bool,
+    /// resolve it to an IPv6 address
+    #[arg(short = '6', long)]
+    ipv6: bool,
     /// path of a unix socket
     #[arg(short = 'S', long = "unix-socket", value_name = "PATH")]
     pub socket: Option<String>,
@@ -79,6 +89,9 @@ pub struct ServerOptions {
     /// server name to ask for
     #[arg(long, value_name = "NAME")]
     pub sni: Option<String>,
+    /// versions of TLS: TLSv1.2, TLSv1.3 or both
+    #[arg(long, value_name = "LIST", value_parser = tls_protocols)]
+    pub tls_protocols: Option<TlsProtocols>,
 }
 
 #[derive(Debug, Args)]
@@ -90,6 +103,15 @@ pub struct LoadOptions {
     /// threads
     #[arg(short = 't', long, value_name = "N", default_value_t = 4)]
     pub threads: usize,
+    /// connections per thread at first; there are more after each --step-duration, until there are --clients
+    #[arg(long, value_name = "N")]
+    pub clients_start: Option<usize>,
+    /// so many more
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub clients_step: usize,
+    /// seconds
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub step_duration: u64,
     /// of each connection, or allkeys
     #[arg(short = 'n', long, value_name = "N", default_value = "10000", value_parser = requests)]
     pub requests: Requests,
@@ -114,6 +136,18 @@ pub struct LoadOptions {
     /// of the command before it (R): see --key-pattern
     #[arg(long, value_name = "LETTER", value_parser = |text: &str| letter("--command-key-pattern", text))]
     command_key_pattern: Vec<char>,
+    /// go on with the SCAN of --command at the cursor of each reply
+    #[arg(long = "scan-incremental-iteration")]
+    pub scan_incremental: bool,
+    /// begin again after so many requests with a cursor (0: at the end)
+    #[arg(long = "scan-incremental-max-iterations", value_name = "N", default_value_t = 0)]
+    pub scan_most: u64,
+    /// what MONITOR wrote: --command takes __monitor_line1__ or, one after the other, __monitor_line@__
+    #[arg(long, value_name = "FILE")]
+    pub monitor_input: Option<String>,
+    /// S, or R: a random order (S)
+    #[arg(long = "monitor-pattern", value_name = "LETTER", default_value = "S", value_parser = monitor_pattern, action = ArgAction::Set)]
+    pub monitor_random: bool,
     /// replace a connection after so many requests
     #[arg(long, value_name = "N")]
     pub reconnect_interval: Option<u64>,
@@ -152,6 +186,9 @@ pub struct DataOptions {
     /// sizes with weights
     #[arg(long, value_name = "BYTES:WEIGHT,...", value_parser = data_size_list)]
     pub data_size_list: Option<::std::vec::Vec<(usize, u64)>>,
+    /// how sizes follow each other: R, at random
+    #[arg(long, value_name = "LETTER", value_parser = size_pattern)]
+    data_size_pattern: Option<()>,
     /// seconds
     #[arg(long = "expiry-range", value_name = "LEAST-MOST", value_parser = expiry_range)]
     pub ttl: Option<Ttl>,
@@ -199,18 +236,74 @@ pub struct ResultOptions {
     /// show all runs, too
     #[arg(long)]
     pub print_all_runs: bool,
-    /// how commands are grouped: command
-    #[arg(long, value_name = "KIND", value_parser = breakdown)]
-    command_stats_breakdown: Option<()>,
+    /// rows of the results: command, or line for one of each --command
+    #[arg(long = "command-stats-breakdown", value_name = "KIND", default_value = "command", value_parser = breakdown, action = ArgAction::Set)]
+    pub by_line: bool,
+    /// show the configuration before the run
+    #[arg(long)]
+    pub show_config: bool,
     /// without the percentiles
     #[arg(long)]
     pub hide_histogram: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "StatsD")]
+pub struct StatsdOptions {
+    /// send metrics there each second, over UDP
+    #[arg(long, value_name = "HOST")]
+    statsd_host: Option<String>,
+    /// port
+    #[arg(long, value_name = "PORT", default_value_t = 8125)]
+    statsd_port: u16,
+    /// the begin of their names
+    #[arg(long, value_name = "TEXT", default_value = "memtier")]
+    statsd_prefix: String,
+    /// the next part of their names
+    #[arg(long = "statsd-run-label", value_name = "TEXT", default_value = "default")]
+    statsd_label: String,
+}
+
+impl StatsdOptions {
+    pub fn client(&self) -> Result<Option<Statsd>, Failure> {
+        let client =
+            |host: &String| Statsd::connect(host, self.statsd_port, &self.statsd_prefix, &self.statsd_label);
+        self.statsd_host.as_ref().map(client).transpose()
+    }
 }
 
 impl ServerOptions {
     pub fn host(&self) -> &str {
         let of_uri = self.uri.as_ref().and_then(|uri| uri.host.as_deref());
         self.host.as_deref().or(of_uri).unwrap_or(USUAL_HOST)
+    }
+
+    /// The family of addresses, as the configuration names it.
+    pub fn family(&self) -> &'static str {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => "AF_INET",
+            (_, true) => "AF_INET6",
+            _ => "Unspecified",
+        }
+    }
+
+    /// The name that a certificate should have, when the connection is to an address in its place.
+    pub fn name_beside_address(&self) -> Option<String> {
+        (self.ipv4 || self.ipv6).then(|| self.host().to_owned())
+    }
+
+    /// The host to connect to: the name, or its address if one of a family is asked for.
+    pub fn place(&self) -> Result<String, Failure> {
+        if !self.ipv4 && !self.ipv6 {
+            return Ok(self.host().to_owned());
+        }
+        let addresses = (self.host(), self.port()).to_socket_addrs().into_iter().flatten();
+        let mut fitting = addresses.filter(|address| address.is_ipv4() == self.ipv4);
+        let address = fitting.next().ok_or_else(|| {
+            let family = if self.ipv4 { "IPv4" } else { "IPv6" };
+            Failure::run(format!("{} has no {family} address", self.host()), "leave -4 or -6 out")
+        })?;
+        Ok(address.ip().to_string())
     }
 
     pub fn port(&self) -> u16 {
@@ -227,7 +320,7 @@ impl LoadOptions {
     /// The texts of `--command`, each with its ratio and pattern: these are of the command before them.
     pub fn texts(&self, given: &Given) -> Result<Vec<Text>, Failure> {
         let places = given.places("command").into_iter();
-        let text = |(at, text): (usize, &String)| Text { at, text: text.clone(), ratio: 1, pattern: 'R' };
+        let text = |(at, text): (usize, &String)| Text { at, ..Text::of(text, 1) };
         let mut texts: Vec<Text> = places.zip(&self.command).map(text).collect();
         for (at, ratio) in given.places("command_ratio").into_iter().zip(&self.command_ratio) {
             before(&mut texts, at, "--command-ratio", ratio)?.ratio = *ratio;
@@ -240,12 +333,24 @@ impl LoadOptions {
 }
 
 /// A command that was given as text.
+#[derive(Clone)]
 pub struct Text {
     /// Its place on the command line.
     at: usize,
     pub text: String,
     pub ratio: u64,
     pub pattern: char,
+}
+
+impl Text {
+    pub fn of(text: &str, ratio: u64) -> Text {
+        Text { at: 0, text: text.to_owned(), ratio, pattern: 'R' }
+    }
+
+    /// Another command in its place.
+    pub fn with(&self, text: String, ratio: u64) -> Text {
+        Text { text, ratio, ..self.clone() }
+    }
 }
 
 /// The last of `texts` before place `at`, at which `option` was given.
@@ -289,6 +394,7 @@ impl Options {
                 "--wait-ratio or --multi-key-get is given beside --command",
             ),
             ((set == 'P') != (get == 'P'), "--key-pattern has P for sets or gets only"),
+            (server.ipv4 && server.ipv6, "-4 and -6 are both given"),
             (server.socket.is_some() && (is("host") || is("port")), "--unix-socket and TCP are both given"),
             (server.cluster && server.socket.is_some(), "--unix-socket is given with --cluster-mode"),
             (server.cluster && is("reconnect_interval"), "--reconnect-interval is given with --cluster-mode"),
@@ -299,13 +405,12 @@ impl Options {
             (!resp && self.uses_tls(), "--tls is given for memcache_text"),
             (!resp && is("multi_key_get"), "--multi-key-get is given for memcache_text"),
             (!resp && is("wait_ratio"), "--wait-ratio is given for memcache_text"),
-            (
-                load.rate.is_some() && is("reconnect_interval"),
-                "--reconnect-interval is given beside --rate-limiting",
-            ),
+            (load.monitor_input.is_some() && !is("command"), "--monitor-input is given without --command"),
+            (load.monitor_input.is_some() && server.cluster, "--monitor-input is given with --cluster-mode"),
         ];
         let found = excluded.iter().find(|(excluded, _)| *excluded);
         found.map_or(Ok(()), |(_, cause)| Err(Failure::usage(cause, "leave one of them out")))?;
+        load.check_stairs(given)?;
         let at_least_1 = [
             ("--reconnect-interval", load.reconnect_interval),
             ("--multi-key-get", load.multi_key_get),

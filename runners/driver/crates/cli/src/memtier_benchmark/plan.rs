@@ -114,6 +114,7 @@ impl Options {
             length,
             mode,
             reconnect_after: load.reconnect_interval,
+            stairs: load.stairs(),
             resp3: self.server.protocol.resp3,
             ..Phase::of(self.workload(commands)?)
         })
@@ -123,7 +124,7 @@ impl Options {
         let server = &self.server;
         let address = match &server.socket {
             Some(path) => Address::unix(path)?,
-            None => Address::Tcp { host: server.host().to_owned(), port: server.port() },
+            None => Address::Tcp { host: server.place()?, port: server.port() },
         };
         let given = server.login.as_ref().map(|login| match login.split_once(':') {
             Some((user, password)) => target::auth(Some(user), password),
@@ -150,11 +151,12 @@ impl Options {
     fn tls(&self) -> tls::Settings {
         let server = &self.server;
         tls::Settings {
-            sni: server.sni.clone(),
+            sni: server.sni.clone().or_else(|| server.name_beside_address()),
             cacert: server.cacert.clone(),
             insecure: server.insecure,
             cert: server.cert.clone(),
             key: server.key.clone().or(server.cert.clone()),
+            version: server.tls_protocols.and_then(|protocols| protocols.0),
             ..tls::Settings::default()
         }
     }
@@ -168,7 +170,7 @@ impl Options {
                     source: Source::Request(command.words.clone()),
                     count: command.weight,
                 };
-                Ok(Workload::of(commands.list.iter().map(item).collect(), Order::Decks))
+                Ok(Workload::of(commands.list.iter().map(item).collect(), commands.order))
             }
             ProtocolName::Memcached => {
                 require(

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::memtier_benchmark::commands::Commands;
+use crate::memtier_benchmark::stairs::ActiveClients;
 use engine::histogram::{Gain, Histogram};
 use report::result::TestResult;
 use text::units::per;
@@ -19,6 +20,8 @@ pub struct RunStats {
     pub totals: Row,
     /// Why the run ended before its time.
     pub cut_short: Option<String>,
+    /// The connections in each second, where they are opened step by step.
+    pub active_clients: Vec<ActiveClients>,
 }
 
 /// What one run counted of one command, or of all.
@@ -119,6 +122,7 @@ impl RunStats {
             rows,
             totals,
             cut_short: None,
+            active_clients: Vec::new(),
         };
         stats.count_hits(per(hits as f64, test.window_s), per(misses as f64, test.window_s));
         stats
@@ -144,6 +148,7 @@ impl RunStats {
             usual: runs[0].usual,
             rows: (0..runs[0].rows.len()).map(|at| row(&|run| run.rows[at].clone())).collect(),
             totals: row(&|run| run.totals.clone()),
+            active_clients: Vec::new(),
             cut_short: runs.iter().find_map(|run| run.cut_short.clone()),
         }
     }

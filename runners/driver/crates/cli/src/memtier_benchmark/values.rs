@@ -5,6 +5,7 @@ use std::str::FromStr;
 use crate::arguments::cannot_be;
 use crate::values::parsed;
 use generator::values::Ttl;
+use network::tls;
 use text::checks::require;
 use text::failure::Failure;
 use workload::protocol_name::ProtocolName;
@@ -122,10 +123,50 @@ pub fn percentiles(text: &str) -> Result<Vec<f64>, Failure> {
     percentiles.ok_or_else(|| cannot_be("--print-percentiles", text, "give percentiles, as in 50,99,99.9"))
 }
 
-/// Only the grouping by command is there.
-pub fn breakdown(text: &str) -> Result<(), Failure> {
+/// Whether each command line has a row of its own, and not each command.
+pub fn breakdown(text: &str) -> Result<bool, Failure> {
     match text {
-        "command" => Ok(()),
-        _ => Err(cannot_be("--command-stats-breakdown", text, "only command is there")),
+        "command" => Ok(false),
+        "line" => Ok(true),
+        _ => Err(cannot_be("--command-stats-breakdown", text, "give command or line")),
     }
 }
+
+/// Whether lines of a MONITOR file come in random order.
+pub fn monitor_pattern(text: &str) -> Result<bool, Failure> {
+    match text {
+        "S" => Ok(false),
+        "R" => Ok(true),
+        _ => Err(cannot_be("--monitor-pattern", text, "give S or R")),
+    }
+}
+
+/// Sizes are drawn; sizes that follow the keys are not there.
+pub fn size_pattern(text: &str) -> Result<(), Failure> {
+    match text {
+        "R" => Ok(()),
+        _ => Err(cannot_be("--data-size-pattern", text, "sizes are drawn here: give R")),
+    }
+}
+
+/// The only version of TLS, if there is one, of those that OpenSSL's names in `text` allow.
+pub fn tls_protocols(text: &str) -> Result<TlsProtocols, Failure> {
+    const OPTION: &str = "--tls-protocols";
+    let names = text.split([',', ' ']).map(str::trim).filter(|name| !name.is_empty());
+    let names: Vec<String> = names.map(str::to_ascii_lowercase).collect();
+    let known = ["tlsv1", "tlsv1.1", "tlsv1.2", "tlsv1.3"];
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(cannot_be(OPTION, unknown, "give TLSv1.2 and TLSv1.3, or one of them"));
+    }
+    let has = |name: &str| names.iter().any(|it| it == name);
+    match (has("tlsv1.2"), has("tlsv1.3")) {
+        (true, true) => Ok(TlsProtocols(None)),
+        (true, false) => Ok(TlsProtocols(Some(tls::Version::Tls12))),
+        (false, true) => Ok(TlsProtocols(Some(tls::Version::Tls13))),
+        (false, false) => Err(cannot_be(OPTION, text, "only TLSv1.2 and TLSv1.3 are spoken here")),
+    }
+}
+
+/// The only version of TLS; none: both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TlsProtocols(pub Option<tls::Version>);

@@ -165,6 +165,7 @@ fn is_led_by_slots(nodes: &[Node], script: &Script) -> bool {
 /// The load of `script`, called `name`, on `nodes`, as `options` ask for it.
 pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Job {
     Job {
+        stairs: None,
         name: name.to_owned(),
         nodes: nodes.to_vec(),
         script: Arc::new(script.clone()),

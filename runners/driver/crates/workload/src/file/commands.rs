@@ -37,7 +37,7 @@ pub fn workload(written: &PhaseFields, protocol: ProtocolName, mode: &Mode) -> R
 
 fn composed(entries: &[CommandFields], order: Order, protocol: ProtocolName) -> Result<Workload, Failure> {
     let key = match order {
-        Order::Mix | Order::Decks => "commands",
+        Order::Mix | Order::Decks | Order::Scan(_) => "commands",
         Order::Sequence => "sequence",
     };
     require(!entries.is_empty(), &format!("{key} is empty"), "give at least one command")?;
@@ -61,7 +61,7 @@ fn composed(entries: &[CommandFields], order: Order, protocol: ProtocolName) -> 
 /// How often a command is sent: its weight in a mix, its repeats in a sequence.
 fn count(entry: &CommandFields, order: Order) -> Result<u64, Failure> {
     let (count, other, name) = match order {
-        Order::Mix | Order::Decks => (entry.weight, entry.times, "weight"),
+        Order::Mix | Order::Decks | Order::Scan(_) => (entry.weight, entry.times, "weight"),
         Order::Sequence => (entry.times, entry.weight, "times"),
     };
     require(other.is_none(), "weight is for commands, times is for sequence", &format!("give {name}"))?;
