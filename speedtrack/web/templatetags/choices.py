@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
 from speedtrack.web.pages.compare.page import PairedChoice
-from speedtrack.web.pages.releases import BenchmarkChoice
+from speedtrack.web.pages.releases.page import BenchmarkChoice
 
 register = template.Library()
 

@@ -16,7 +16,8 @@ from speedtrack.web.addresses import commit_path, timeline_path
 from speedtrack.web.drawing.charts.linecharts import DrawnLine
 from speedtrack.web.drawing.small.plots import FOREST_WIDTH, Whisker
 from speedtrack.web.pages.compare.page import ComparePage
-from speedtrack.web.pages.releases import BenchmarkTable, ReleaseCell, ReleasesPage
+from speedtrack.web.pages.releases.page import ReleasesPage
+from speedtrack.web.pages.releases.tables import BenchmarkTable, ReleaseCell
 from speedtrack.web.pages.running.duels import Duel
 from speedtrack.web.pages.story.page import StoryPage
 from speedtrack.web.templatetags.show import explained

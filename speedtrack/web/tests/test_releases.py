@@ -10,7 +10,7 @@ from django.test import Client
 from speedtrack.alerts.models import Alert
 from speedtrack.projects.models import Tag
 from speedtrack.tests import builders
-from speedtrack.web.pages import releases
+from speedtrack.web.pages.releases import versions
 from speedtrack.web.tests.test_compare import other_environment
 from speedtrack.web.tests.world import CPU, World, html_of, queries
 
@@ -63,7 +63,7 @@ def test_with_many_benchmarks_a_page_has_fewer_releases(
     made, _ = slow
     tag(made, v1_0=1, v1_1=3, v1_2=6, v1_10=7)
     whole = html_of(client.get(ADDRESS))
-    monkeypatch.setattr(releases, "MOST_COMPARED", 8)  # two releases of two benchmarks
+    monkeypatch.setattr(versions, "MOST_COMPARED", 8)  # two releases of two benchmarks
     rows = re.compile(r'<tr> ?<th scope="row"> ?<a href="[^"]*">([^<]*)</a> ?</th>(.*?)</tr>')
     of_whole = dict(rows.findall(whole))
 

@@ -7,9 +7,10 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from speedtrack.web.pages import releases as releases_page
 from speedtrack.web.pages.ladders import page as ladders_page
 from speedtrack.web.pages.ladders.document import csv_rows, ladders_document
+from speedtrack.web.pages.releases import document as releases_document
+from speedtrack.web.pages.releases import page as releases_page
 from speedtrack.web.pages.story import page as story_page
 from speedtrack.web.pages.story.markdown import markdown_of
 from speedtrack.web.requests.formats import format_or_404, values_response
@@ -27,7 +28,7 @@ def releases_values(request: HttpRequest, slug: str, form: str) -> HttpResponseB
     """The same as JSON or CSV."""
     format_or_404(form, "releases")
     page = releases_page.load(slug, request.GET, everything=True)
-    document, rows = partial(releases_page.releases_document, page), partial(releases_page.csv_rows, page)
+    document, rows = partial(releases_document.releases_document, page), partial(releases_document.csv_rows, page)
     return values_response(form, f"{slug}-releases", document, rows)
 
 

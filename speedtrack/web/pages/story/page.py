@@ -20,7 +20,8 @@ from speedtrack.reports.readings.sides import AskedSides, BothSides, measured_by
 from speedtrack.runs.models import Machine
 from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.small.plots import Forest, Whisker
-from speedtrack.web.pages import changes, releases
+from speedtrack.web.pages import changes
+from speedtrack.web.pages.releases.versions import tagged_commits
 from speedtrack.web.scope import project_or_404, usual_metric
 
 LARGEST = 5  # losses, and gains
@@ -127,7 +128,7 @@ def sides_named(project: Project, base: str, head: str) -> tuple[str, str]:
     """Both names; instead of a missing head the newest measured release, of a missing base the one before the head."""
     if base and head:
         return base, head
-    tags = releases.tagged_commits(project)
+    tags = tagged_commits(project)
     measured = measured_by([commit.pk for *_, commit in tags])
     names = [name for _, name, commit in tags if commit.pk in measured or name == head]
     head = head or (names[-1] if names else "")

@@ -1,0 +1,137 @@
+"""The page of releases: tables, totals, a metric over the versions, and what failed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from django.http import QueryDict
+
+from speedtrack.benchmarks.metrics import Metric
+from speedtrack.projects.models import Project
+from speedtrack.reports.readings.choices import machines_of, named_or_default
+from speedtrack.runs.models import Machine
+from speedtrack.web.addresses import metric_given
+from speedtrack.web.drawing.charts.linecharts import MOST_LINES, LineChart, chart_over_names, measured_value
+from speedtrack.web.pages.releases.points import (
+    MeasuredSeries,
+    Points,
+    measured_series,
+    points_by_release,
+    values_by_release,
+)
+from speedtrack.web.pages.releases.tables import BenchmarkTable, ReleaseTotal, tables_of, totals_of
+from speedtrack.web.pages.releases.versions import (
+    Release,
+    Stretch,
+    stretch_of,
+    tagged_commits,
+    whole_of,
+    with_outcomes,
+)
+from speedtrack.web.scope import metrics_of, project_or_404, usual_metric
+
+
+@dataclass(frozen=True)
+class BenchmarkChoice:
+    """``counted``: the totals include it."""
+
+    name: str
+    chosen: bool
+    counted: bool
+
+
+@dataclass(frozen=True)
+class ReleasesPage:
+    """``chart``: of all releases; ``tables``, ``totals``: of those of the ``stretch``."""
+
+    project: Project
+    machines: list[Machine]
+    machine: Machine | None
+    metrics: list[Metric]
+    metric: Metric
+    choices: list[BenchmarkChoice]
+    stretch: Stretch
+    tables: list[BenchmarkTable]
+    totals: list[ReleaseTotal]
+    chart: LineChart | None
+
+    @property
+    def releases(self) -> Sequence[Release]:
+        return self.stretch.releases
+
+    @property
+    def benchmarks(self) -> list[str]:
+        return [choice.name for choice in self.choices if choice.chosen]
+
+    @property
+    def counted(self) -> list[str]:
+        return [choice.name for choice in self.choices if choice.counted]
+
+
+def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
+    """The page that an address names. Raises Http404 for a name that does not exist.
+
+    ``everything``: the chosen benchmarks with all releases at once, without totals.
+    """
+    project = project_or_404(slug)
+    machines = machines_of(project)
+    machine = named_or_default("machine", query.get("machine"), machines, "")
+    metrics = metrics_of(machines)
+    metric = named_or_default("metric", metric_given(query), metrics, usual_metric(machine))
+    assert metric
+    tags = tagged_commits(project)
+    series = measured_series(project, machine, metric, [commit.pk for *_, commit in tags])
+    choices = choices_of(series, query.getlist("benchmark"))
+    chosen, counted = ([choice.name for choice in choices if getattr(choice, kind)] for kind in ("chosen", "counted"))
+    compared = chosen if everything else sorted({*chosen, *counted})
+    used = {*chosen, *counted}
+    own = {entry.pk: entry.benchmark for entry in series if entry.benchmark in used}
+    releases = with_outcomes(tags, machine, list(own))
+    stretch = whole_of(releases) if everything else stretch_of(releases, query.get("before", ""), len(counted))
+    names = {name: number for number, name in enumerate(compared)}
+    points = points_by_release({pk: names[name] for pk, name in own.items() if name in names}, stretch)
+    tables = {table.name: table for table in tables_of(compared, stretch, points)}
+    drawn = points if stretch.is_whole else values_by_release([pk for pk in own if own[pk] in chosen], releases)
+    return ReleasesPage(
+        project,
+        machines,
+        machine,
+        metrics,
+        metric,
+        choices,
+        stretch,
+        [tables[name] for name in chosen],
+        [] if everything else totals_of(metric, [tables[name] for name in counted]),
+        chart_of(metric, releases, chosen, drawn),
+    )
+
+
+def choices_of(series: Sequence[MeasuredSeries], requested_names: list[str]) -> list[BenchmarkChoice]:
+    """The measured benchmarks, rungs of ladders last, in the order of their values.
+
+    By default the first few benchmarks are shown. The rungs of ladders are shown and counted only if there are no other
+    benchmarks.
+    """
+    benchmarks = {entry.benchmark: entry for entry in series}
+    ordered = sorted(benchmarks, key=lambda name: (benchmarks[name].ladder, benchmarks[name].rung or 0, name))
+    usual = [name for name in ordered if not benchmarks[name].ladder] or ordered
+    visible_names = [name for name in ordered if name in requested_names] or usual[: MOST_LINES // 2]
+    return [BenchmarkChoice(name, name in visible_names[:MOST_LINES], name in usual) for name in ordered]
+
+
+def chart_of(
+    metric: Metric, releases: Sequence[Release], names: Sequence[str], points: Mapping[int, Points]
+) -> LineChart | None:
+    """The values of all releases under each of these benchmarks; of several series, those of the newest."""
+    chart_lines = [
+        (
+            name,
+            [
+                measured_value(metric, f"{release.tag}, {name}", at, own[max(own)]) if own else None
+                for at, release in enumerate(releases)
+                for own in (points[release.commit.pk].get(name) if release.commit.pk in points else None,)
+            ],
+        )
+        for name in names
+    ]
+    missing = [(i, f"{release.tag}: {release.failure}") for i, release in enumerate(releases) if release.failure]
+    return chart_over_names(chart_lines, metric, [release.tag for release in releases], missing)
