@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
-from itertools import cycle, islice, product
+from itertools import cycle, islice, product, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -79,6 +79,11 @@ class StoredAnswer(NamedTuple):
     flagged: bool
     change: Answer | None
 
+    @property
+    def is_plain(self) -> bool:
+        """Return whether its own answer decides, unless there is evidence of both commits."""
+        return not (self.flagged or self.change)
+
 
 MANY = 300  # series for each commit: the flags of more are read by commit
 OF_INITIALS = {answer[0]: answer for answer in ComparisonAnswer}
@@ -99,9 +104,9 @@ class Evidence:
     pairs: PairsOfEnds = field(default_factory=dict)
 
     @cached_property
-    def ends_with_evidence(self) -> frozenset[Ends]:
-        """The ends with the same program on both sides, and those with paired runs."""
-        return self.same_program | {ends for ends, *_ in self.pairs}
+    def commits_with_evidence(self) -> frozenset[tuple[int, int]]:
+        """Base and head of the ends with the same program on both sides, and of those with paired runs."""
+        return frozenset((base, head) for _, base, head in (*self.same_program, *(ends for ends, *_ in self.pairs)))
 
 
 class Wanted(StrEnum):
@@ -179,17 +184,18 @@ def stored_answers(rows: Iterable[Row], flagged: Iterable[Row], changes: Iterabl
     steps: dict[tuple[int, int], list[tuple[int, Answer]]] = defaultdict(list)
     for (series, head, width), _, (ratio, low, high) in changes:
         steps[series, head].append((width, Answer(ratio, low, high, ComparisonAnswer.DIFFERENT)))
-    answers = {}
-    for (base, head, distance, *series_ids), texts, columns in rows:
-        for series, initial, old, ratio, low, high in zip(series_ids, texts, *columns, strict=True):
-            changes_here = steps.get((series, head), ())
-            answers[TwoSides(series, base, head)] = StoredAnswer(
-                distance,
-                old,
-                Answer(ratio, low, high, OF_INITIALS[initial]),
-                (series, head) in voided or (series, base) in voided,
-                next((step for width, step in reversed(changes_here) if width <= distance), None),
-            )
+    answers: dict[TwoSides, StoredAnswer] = {}
+    for (base, head, distance, *series_ids), texts, (old, *ratios) in rows:
+        own = map(Answer, *ratios, map(OF_INITIALS.__getitem__, texts))
+        stored = map(StoredAnswer, repeat(distance), old, own, repeat(False), repeat(None))
+        answers.update(zip(map(TwoSides, series_ids, repeat(base), repeat(head)), stored, strict=True))
+    noted = voided | steps.keys()
+    for side in [side for side in answers if noted and not noted.isdisjoint((side[:2], side[::2]))]:
+        series, base, head = side
+        width = answers[side].distance
+        change = next((step for wide, step in reversed(steps.get((series, head), ())) if wide <= width), None)
+        is_void = not voided.isdisjoint(((series, base), (series, head)))
+        answers[side] = answers[side]._replace(flagged=is_void, change=change)
     return answers
 
 

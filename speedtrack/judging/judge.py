@@ -66,11 +66,17 @@ def judge(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) ->
 
     ``neighbours``: further sides, whose judgement is absent until detection has compared them.
     """
-    findings, evidence = findings_of(sides, neighbours)
-    by_pairs = {
-        side: judgement for side in sides if side not in findings and (judgement := paired_only(side, evidence))
-    }
-    return by_pairs | {side: judged(finding, evidence) for side, finding in findings.items()}
+    evidence = evidence_of(wanted_of(sides, neighbours))
+    asked = (*neighbours, *sides)
+    stored = {side: judged_as_stored(side, evidence) for side in asked if side in evidence.stored}
+    sampled = {side: judged(finding, evidence) for side, finding in sampled_findings(sides, evidence).items()}
+    known = stored | sampled
+    by_pairs = {side: judgement for side in sides if side not in known and (judgement := paired_only(side, evidence))}
+    return by_pairs | known
+
+
+def wanted_of(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) -> dict[TwoSides, Wanted]:
+    return dict.fromkeys(neighbours, Wanted.STORED) | dict.fromkeys(sides, Wanted.EITHER)
 
 
 def paired_only(side: TwoSides, evidence: Evidence) -> Judgement | None:
@@ -93,26 +99,28 @@ def judged_by_pairs(
     return Judgement(metric, verdict, *answer[:3], Basis.PAIRS, len(pairs))
 
 
-def findings_of(
-    sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()
-) -> tuple[dict[TwoSides, Finding], Evidence]:
-    """What is stored, and of the other ``sides`` what the samples of both show; and the evidence of them."""
-    wanted = dict.fromkeys(neighbours, Wanted.STORED) | dict.fromkeys(sides, Wanted.EITHER)
-    evidence = evidence_of(wanted)
-    findings = {side: stored_finding(side, evidence) for side in wanted if side in evidence.stored}
+def findings_of(sides: Collection[TwoSides]) -> tuple[dict[TwoSides, Finding], Evidence]:
+    """What is stored, and of the others what the samples of both show; and the evidence of them."""
+    evidence = evidence_of(wanted_of(sides))
+    stored = {side: stored_finding(side, evidence) for side in sides if side in evidence.stored}
+    return stored | sampled_findings(sides, evidence), evidence
+
+
+def sampled_findings(sides: Collection[TwoSides], evidence: Evidence) -> dict[TwoSides, Finding]:
+    """What the samples of both commits show, of the sides without a stored answer."""
     matched = {
         side: (evidence.points[side.base], evidence.points[side.head])
-        for side in sides
-        if side not in findings and side.base in evidence.points and side.head in evidence.points
+        for side in (sides if evidence.points else ())
+        if side not in evidence.stored and side.base in evidence.points and side.head in evidence.points
     }
-    return findings | dict(zip(matched, compared([*matched.values()], evidence), strict=True)), evidence
+    return dict(zip(matched, compared([*matched.values()], evidence), strict=True))
 
 
 def judge_neighbours(series: Collection[int], commits: Collection[int]) -> dict[Place, Neighbour]:
     """By series and commit: the judgement against the commit before it, as far as detection has compared them."""
     evidence = evidence_of_heads(series, commits)
     return {
-        side.head: Neighbour(judged(stored_finding(side, evidence), evidence), answer.distance, answer.old)
+        side.head: Neighbour(judged_as_stored(side, evidence), answer.distance, answer.old)
         for side, answer in evidence.stored.items()
     }
 
@@ -135,8 +143,18 @@ def judge_points(matched: Sequence[MatchedPoints]) -> list[Judgement]:
         for old, new in (matched[index] for index in indices)
     ]
     by_index = dict(zip(indices, compared(sampled, evidence), strict=True))
-    findings = [by_index.get(index) or stored_finding(side, evidence) for index, side in enumerate(sides)]
-    return [judged(finding, evidence) for finding in findings]
+    return [
+        judged(by_index[index], evidence) if index in by_index else judged_as_stored(side, evidence)
+        for index, side in enumerate(sides)
+    ]
+
+
+def judged_as_stored(side: TwoSides, evidence: Evidence) -> Judgement:
+    """The judgement by a stored answer. Pages have thousands of them, nearly all of which need no finding."""
+    answer = evidence.stored[side]
+    if answer.is_plain and side[1:] not in evidence.commits_with_evidence:
+        return plain_judgement(evidence.series[side.series_id].metric, answer.own, Basis.STORED)
+    return judged(stored_finding(side, evidence), evidence)
 
 
 def stored_finding(side: TwoSides, evidence: Evidence) -> Finding:
@@ -202,9 +220,8 @@ def doubts_of(old: SidePoint, new: SidePoint) -> tuple[Caveat, ...]:
 
 def judged(finding: Finding, evidence: Evidence) -> Judgement:
     """The finding with all other evidence of its commits, which nearly all do not have."""
-    if finding.is_plain and finding.ends not in evidence.ends_with_evidence:
-        verdict = ruling_of(finding.metric, finding.answer)
-        return Judgement(finding.metric, verdict, *finding.answer[:3], finding.basis)
+    if finding.is_plain and not (finding.ends and finding.ends[1:] in evidence.commits_with_evidence):
+        return plain_judgement(finding.metric, finding.answer, finding.basis)
     pairs = evidence.pairs.get((finding.ends, finding.benchmark_id, finding.metric.name), ()) if finding.ends else ()
     paired = answer_of_finding(finding, pairs, evidence) if pairs else None
     answer, basis = finding.answer, finding.basis
@@ -226,6 +243,10 @@ def judged(finding: Finding, evidence: Evidence) -> Judgement:
         len(pairs) if paired else 0,
         () if is_settled else finding.doubts,
     )
+
+
+def plain_judgement(metric: Metric, answer: Answer, basis: Basis) -> Judgement:
+    return Judgement(metric, ruling_of(metric, answer), answer.ratio, answer.low, answer.high, basis)
 
 
 def answer_of_finding(finding: Finding, pairs: tuple[Pair, ...], evidence: Evidence) -> Answer | None:

@@ -1,7 +1,6 @@
 """Verdicts and totals, as functions of numbers."""
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -35,7 +34,7 @@ def test_a_difference_is_judged_by_the_direction_of_the_metric() -> None:
 )
 def test_what_voids_a_difference_takes_its_colour(circumstances: Circumstances, verdict: Ruling) -> None:
     assert ruling_of(CPU, SLOWER, circumstances) == verdict
-    assert replace(judgement(verdict)).look == "same" and judgement(verdict).sign == ""
+    assert judgement(verdict).look == "same" and judgement(verdict).sign == ""
 
 
 def test_a_ratio_that_is_no_number_is_not_comparable() -> None:
@@ -76,7 +75,7 @@ def test_a_mean_that_may_be_chance_at_the_1_percent_level_has_no_colour() -> Non
     for error, verdict in ((0.005, Ruling.WORSE), (0.021, Ruling.UNCERTAIN)):
         reach = 1.96 * error * math.sqrt(2)
         member = Judgement(CPU, Ruling.WORSE, 1.05, 1.05 * math.exp(-reach), 1.05 * math.exp(reach), Basis.SAMPLES)
-        assert total_of(CPU, [member, replace(member, verdict=Ruling.UNCERTAIN)]).verdict == verdict
+        assert total_of(CPU, [member, member._replace(verdict=Ruling.UNCERTAIN)]).verdict == verdict
 
 
 def test_a_benchmark_of_the_same_program_counts_as_unchanged() -> None:
