@@ -93,7 +93,7 @@ QUERIES: dict[str, list[str]] = {
     **{key: ["month"] for key in ("gains", "all-gains")},
     **{key: ["base", "head", "metric", "machine"] for key in ("story", "story-text")},
     "commit": ["branch"],
-    "project-values": ["branch", "machine", "metric", "tag", "q", "before"],
+    "project-values": ["branch", "machine", "metric", "tag", "q", "before", "page"],
     **{key: ["status", "metric", "order", "project", "assignee", "after", "q"] for key in ("alerts", "all-alerts")},
     **{key: ["status", "order", "after"] for key in ("alerts-values", "all-alerts-values")},
     "alert-decide": [],

@@ -82,9 +82,9 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def project_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
     format_or_404(form, "a grid")
-    page = project_page.load(slug, request.GET, all_rows=True)
-    document = partial(project_page.project_document, page)
-    return values_response(form, slug, document, partial(project_page.csv_rows, page))
+    scope, grid = project_page.rows_of(slug, request.GET, all_rows=form == "csv")
+    document = partial(project_page.project_document, scope, grid, request.GET)
+    return values_response(form, slug, document, partial(project_page.csv_rows, scope, grid))
 
 
 @require_safe
