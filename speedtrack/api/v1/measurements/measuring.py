@@ -238,8 +238,10 @@ def list_measurements(
     if of_series := filters.of():
         series = Series.objects.filter(of_series, project=project).values_list("pk", flat=True)
         rows = rows.filter(among("series_id", series))  # by their ids, so that an index finds them
-    # A range, so that the index of a project's runs is read from its end on, until the page is full.
-    rows = rows.filter(attempt__run__project__gte=project.pk, attempt__run__project__lte=project.pk)
+    # A range, so that the index of a project's runs is read from its end on, until the page is full. Nobody claimed
+    # runs without attempts.
+    of_project = {"project__gte": project.pk, "project__lte": project.pk, "attempt__gt": 0}
+    rows = rows.filter(**{f"attempt__run__{column}": value for column, value in of_project.items()})
     columns = read_columns(MeasurementDocument, "samples__values", "samples__flagged")
     return page_of(
         request,
