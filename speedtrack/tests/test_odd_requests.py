@@ -142,7 +142,7 @@ QUERIES: dict[str, list[str]] = {
     **{key: [] for key in ("codespeed-token-add", "codespeed-token-add-json")},
     "alerts-feed": ["status"],
     "all-alerts-feed": ["status"],
-    "releases": ["metric", "machine", "benchmark", "before"],
+    "releases": ["metric", "machine", "benchmark", "before", "totals"],
     "releases-feed": ["before"],
     "releases-values": ["metric", "machine", "benchmark"],
     "compare": ["base_project", "base", "head", "machine", "base_machine", "metric", "verdict", "q", "benchmark"],
