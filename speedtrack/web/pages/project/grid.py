@@ -161,7 +161,7 @@ def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: st
     before = end_on(scope.branch, before)
     path = columns_before(scope, before, WINDOW)
     all_series = shown_series(scope)
-    names = list(dict.fromkeys(series.benchmark for series in all_series.values()))
+    names = dict.fromkeys(series.benchmark for series in all_series.values())  # a set in order
     groups, smallest = suite_settings(scope, suite)
     groups |= {name: group_by_name(name) for name in names if name not in groups}
     choices = TagChoices.of(groups, [name for name in groups if name in names])
