@@ -1,5 +1,6 @@
 //! The options of `speedbench run`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -149,6 +150,9 @@ pub struct FrameOptions {
     /// phases of load as TOML, or JSON (*.json, or - for stdin), instead of the options of Load
     #[arg(long, value_name = "FILE")]
     workload: Option<String>,
+    /// folder of the recordings that the workload file names (that of the file)
+    #[arg(long, value_name = "FOLDER", requires = "workload")]
+    recordings: Option<PathBuf>,
     /// the same seed sends the same requests (1)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -256,7 +260,7 @@ impl FrameOptions {
     fn read(&self, path: &str, given: &Given) -> Result<WorkloadFile, Failure> {
         let prefill = (self.prefill == Some(Prefill::EmptyServer)).then(|| "--prefill".to_owned());
         match given.first_of::<LoadOptions>().or(prefill) {
-            None => file::read(path),
+            None => file::read(path, self.recordings.as_deref()),
             Some(option) => {
                 Err(Failure::usage(format!("{option} is given beside --workload"), "write it into the file"))
             }
