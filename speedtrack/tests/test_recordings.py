@@ -87,8 +87,10 @@ def test_recorded_traffic_is_a_line_of_a_project(
     said = work(tmp_path, live_server.url, token, tmp_path / "recordings")
     assert [run.status for run in Run.objects.all()] == [Status.SUCCEEDED] * 2, said
 
-    page = client.get("/timeline/kvd/production/throughput_rps/")
-    assert page.status_code == 200 and "recorded traffic, 20 connections" in page.content.decode()
+    line = "/p/kvd/timeline/production/throughput_rps"
+    assert "recorded traffic, 20 connections" in client.get(line).content.decode()
+    (drawn,) = client.get(f"{line}.json").json()["lines"]
+    assert len(drawn["value"]) == 2 and min(drawn["value"]) > 0
     results = list(Result.objects.order_by("pk"))
     sent = [trial["driver"]["tests"][0]["replay"]["sent"] for result in results for trial in result.unpacked()]
     assert len(results) == 2 and set(sent) == {5000}
