@@ -205,7 +205,7 @@ fn recordings_may_be_in_a_folder_of_their_own() {
     let line = failure_line(server.drive(&format!("--workload {workload}")), 2);
     assert!(line.contains("cannot read the recording monitor.txt"), "{line}");
     let line = failure_line(server.drive(&format!("--recordings {place}")), 2);
-    assert!(line.contains("--workload"), "{line}");
+    assert!(line.contains("--recordings is given without --workload"), "{line}");
 }
 
 #[test]

@@ -151,7 +151,7 @@ pub struct FrameOptions {
     #[arg(long, value_name = "FILE")]
     workload: Option<String>,
     /// folder of the recordings that the workload file names (that of the file)
-    #[arg(long, value_name = "FOLDER", requires = "workload")]
+    #[arg(long, value_name = "FOLDER")]
     recordings: Option<PathBuf>,
     /// the same seed sends the same requests (1)
     #[arg(long, value_name = "N")]
@@ -252,6 +252,11 @@ impl FrameOptions {
             let WorkloadFile { protocol, seed, phases } = self.read(path, given)?;
             return Ok(Asked { protocol, seed: self.seed.unwrap_or(seed), phases });
         }
+        require(
+            self.recordings.is_none(),
+            "--recordings is given without --workload",
+            "of one recording give the path: --replay FILE",
+        )?;
         let phases = load.phases(self.prefill.is_some())?;
         Ok(Asked { protocol: load.protocol.unwrap_or_default(), seed: self.seed.unwrap_or(1), phases })
     }
