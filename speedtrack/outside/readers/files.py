@@ -2,8 +2,10 @@
 
 import io
 import json
+import re
 import tarfile
 import zlib
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +17,10 @@ LARGEST_FILE = 32 * 1024 * 1024  # bytes, also of an archive once it is unpacked
 MOST_MEMBERS = 20_000  # of an archive
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# What printf of C writes for numbers that JSON does not have, and texts, which may contain such words.
+TEXT_OR_NO_NUMBER = re.compile(
+    r'"(?:[^"\\]|\\.)*"|[-+]?(?:\bnan\b(?:\(\w*\))?|\binf(?:inity)?\b|\b1\.#\w+)', re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -91,9 +97,9 @@ class File:
 
 
 def parse_json(text: str, position: str = "") -> Any:
-    """The value in JSON. Raises ReadError with the position in the text."""
+    """The value in JSON, with words such as ``-nan`` for numbers. Raises ReadError with the position in the text."""
     try:
-        return json.loads(text, object_pairs_hook=without_duplicates)
+        return loaded(text)
     except json.JSONDecodeError as wrong:
         at = f"line {wrong.lineno}, column {wrong.colno}"
         raise ReadError(f"no JSON ({wrong.msg})", joined(position, at), "the file may be cut off") from wrong
@@ -103,16 +109,33 @@ def parse_json(text: str, position: str = "") -> Any:
         raise ReadError("a number has too many digits", joined(position, "document")) from wrong
 
 
+def loaded(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=without_duplicates)
+    except json.JSONDecodeError:
+        plain = TEXT_OR_NO_NUMBER.sub(lambda word: word[0] if word[0].startswith('"') else "NaN", text)
+        if plain == text:
+            raise
+        return json.loads(plain, object_pairs_hook=without_duplicates)
+
+
 def joined(position: str, at: str) -> str:
     return f"{position}, {at}" if position else at
 
 
 def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of an object. Objects of one name get their places, ``name (1)``: memtier_benchmark writes such."""
     members = dict(pairs)
-    if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ReadError(f"an object has the name {twice[:60]!r} twice", "document")
+    if len(members) == len(pairs):
+        return members
+    repeated = {name for name, count in Counter(name for name, _ in pairs).items() if count > 1}
+    if (wrong := next((name for name, it in pairs if name in repeated and not isinstance(it, dict)), None)) is not None:
+        raise ReadError(f"an object has the name {wrong[:60]!r} twice", "document")
+    places = Counter[str]()
+    members = {}
+    for name, value in pairs:
+        places[name] += name in repeated
+        members[f"{name} ({places[name]})" if name in repeated else name] = value
     return members
 
 
