@@ -38,7 +38,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "credential": "remove store",
         "delivery": "purge replay",
         "hook": "end rotate",
-        "metric": "change",
+        "metric": "change delete rename",
         "policy": "remove save",
         "project": "add-branch change drop-branch keep-address",
         "pull": "approve",

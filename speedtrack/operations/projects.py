@@ -7,7 +7,6 @@ from django.contrib.auth.models import User
 
 from speedtrack.accounts import members
 from speedtrack.accounts.models import Role
-from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.operations.performing import Actor, BadInput, Done, Ended, operation
 from speedtrack.projects import deliveries, hooks
 from speedtrack.projects.mirrors.credentials import remove_credential, store_credential
@@ -78,14 +77,6 @@ def change(actor: Actor, project: Project, values: Mapping[str, Any], unrelated:
     words = ", ".join(f"{name.replace('_', ' ')} was {before or 'empty'}" for name, (before, _) in changes.items())
     sentence = f"saved: {words}" if changes else "nothing was changed"
     return Done(sentence, project, changes, is_change=bool(changes))
-
-
-@operation("metric.change")
-def set_smallest_effect(actor: Actor, metric: OutsideMetric, effect: float) -> Done:
-    """Set the smallest change of a metric that matters, as a ratio."""
-    before, metric.smallest_effect = metric.smallest_effect, effect
-    metric.save(update_fields=["smallest_effect"])
-    return Done(f"changes of {metric} matter from {effect:.3g} on", metric, {"smallest_effect": (before, effect)})
 
 
 @operation("project.keep-address")

@@ -284,7 +284,8 @@ ELSEWHERE = {
     "test_accounts.py has them: one's own account, and commands": "account.activate account.add account.address"
     " account.deactivate account.operator account.owner-link account.remove account.second-step-off session.end"
     " token.add token.revoke invitation.accept invitation.revoke",
-    "commands alone": "alerts.detect metric.change outbox.again retention.prune run.profile secrets.reseal",
+    "commands alone": "alerts.detect metric.change metric.delete metric.rename outbox.again"
+    " retention.prune run.profile secrets.reseal",
 }
 
 

@@ -6,14 +6,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from itertools import islice
 from typing import Literal
 
 from speedtrack.outside.readers import Options, OutsideResult, ReadError, Word
-from speedtrack.outside.readers.measures import LONGEST_METRIC, LONGEST_UNIT, UNNAMED, Better, Measure, known_unit
+from speedtrack.outside.readers.measures import (
+    LONGEST_METRIC,
+    LONGEST_UNIT,
+    UNNAMED,
+    Better,
+    Measure,
+    known_unit,
+    scaled,
+)
 from speedtrack.outside.readers.nodes import Node
 from speedtrack.stats.summary import summarize
 
 MOST_SAMPLES = 1000  # of a result, as in the native document; if there are more, their median is stored
+GIVEN = ("better",)  # options of readers
 MOST_SHOWN = 3  # reasons in one message
 HIGHER: Literal["higher"] = "higher"
 LOWER: Literal["lower"] = "lower"
@@ -169,8 +179,19 @@ class FileResults:
         """This reading. Raises ReadError if it has no usable result."""
         if self.results:
             return self
-        causes = "; ".join(str(omission) for omission in self.left_out[:MOST_SHOWN])
-        raise ReadError(f"it has no usable result{': ' if causes else ''}{causes}", "file")
+        raise without_results(map(str, self.left_out))
+
+
+def without_results(omissions: Iterable[str]) -> ReadError:
+    """The refusal of a file in which nothing is usable, with the first reasons."""
+    causes = "; ".join(islice(omissions, MOST_SHOWN))
+    return ReadError(f"it has no usable result{': ' if causes else ''}{causes}", "file")
+
+
+def check_given(options: Options) -> None:
+    """Refuse unknown options. Raises ReadError."""
+    if unknown := [name for name in options.given if name not in GIVEN]:
+        raise ReadError(f"there is no option {unknown[0][:60]!r}", remedy=f"known is {', '.join(GIVEN)}")
 
 
 def stated_directions(texts: Iterable[str]) -> dict[str, Better]:
@@ -201,11 +222,6 @@ def end_of(node: Node | None) -> float | None:
         return node.number() if node else None
     except ReadError:
         return None
-
-
-def scaled(value: float, factor: Decimal) -> float:
-    """A value in another unit, computed in decimal so that 0.1 ms is exactly 100000 ns."""
-    return value if factor == 1 else float(Decimal(repr(value)) * factor)
 
 
 def with_summary(result: OutsideResult, summary: FileSummary, factor: Decimal) -> OutsideResult:

@@ -197,12 +197,12 @@ def test_codespeeds_clients_work_unchanged(live_server: Any, settings: Any, proj
         (codespeed_result("23"), "commitid: kvd has no commit"),
         (codespeed_result(shas[0], result_value="nan"), 'Value for key "result_value" is not a number'),
         (codespeed_result(shas[0], result_value="x"), 'Value for key "result_value" is not a number'),
-        (codespeed_result(shas[0], result_value="-3"), "result_value: values lie between"),
+        (codespeed_result(shas[0], result_value="-3"), "result_value: Input should be greater than or equal to 0"),
         (codespeed_result(shas[0], result_date="yesterday"), 'Value for key "result_date" is not a date'),
         (codespeed_result(shas[0], result_date=now + timedelta(days=9)), "in the future"),
         (codespeed_result(shas[0], environment="!?"), "environment: the name of a machine"),
         (codespeed_result(shas[0], benchmark="a\0"), "cannot be stored"),
-        (codespeed_result(shas[0], benchmark="a" * 101), "benchmark: "),
+        (codespeed_result(shas[0], benchmark="a" * 1001), "benchmark: "),
         (codespeed_result(shas[0], units="x" * 30), "unit: "),
     ]
     for form, words in wrong:
@@ -326,6 +326,22 @@ def test_the_smallest_effect_of_a_metric_is_stated_by_command(project: Project, 
     for arguments in (("nosuch",), ("time", "--smallest-effect", "x"), ("time", "--smallest-effect", "0")):
         with pytest.raises(CommandError):
             call_command("metric", "kvd", *arguments)
+
+
+def test_a_metric_is_renamed_with_its_history_and_deleted_by_command(project: Project, shas: list[str]) -> None:
+    imported(GOLDEN)
+    count = Measurement.objects.count()
+    named = Series.objects.filter(metric="time--s--lower").count()
+    out = StringIO()
+    call_command("metric", "kvd", "time", "--rename", "wall time", stdout=out)
+    assert "time is wall time now" in out.getvalue()
+    assert Series.objects.filter(metric="wall-20time--s--lower").count() == named > 0
+    with pytest.raises(CommandError, match="has a metric 'rate' already"):
+        call_command("metric", "kvd", "wall time", "--rename", "rate")
+    call_command("metric", "kvd", "wall time", "--delete", stdout=out)
+    assert "wall time is deleted with" in out.getvalue()
+    assert Measurement.objects.count() < count
+    assert not Series.objects.filter(metric="wall-20time--s--lower").exists()
 
 
 def large_file(folder: Path, sha: str, count: int, **changes: Any) -> Path:

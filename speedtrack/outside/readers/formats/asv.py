@@ -3,13 +3,13 @@
 With ``asv run --record-samples`` it has the repeats; otherwise the median and its interval are used.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import isnan
 
 from speedtrack.outside.readers import ReadError, Word
-from speedtrack.outside.readers.files import File, parse_json
+from speedtrack.outside.readers.files import File, Folder, parse_json
 from speedtrack.outside.readers.measures import MEMORY, PEAK_MEMORY, TIME_S, Measure
 from speedtrack.outside.readers.nodes import Node
 from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary, end_of
@@ -18,6 +18,7 @@ from speedtrack.outside.readers.tools import ToolReader
 BENCHMARKS, MACHINE = "benchmarks.json", "machine.json"
 MEASURES = {"time": TIME_S, "timeraw": TIME_S, "memory": MEMORY, "peakmemory": PEAK_MEMORY}
 FORMAT = 2  # of files of results
+FILES_AT_ONCE = 50  # of results: a history of years has ten thousands
 MOST_COMBINATIONS = 100_000  # of parameters of one benchmark
 MACHINE_FACTS = ("arch", "cpu", "num_cpu", "os", "ram")
 
@@ -48,28 +49,54 @@ def recognises(file: File) -> bool:
     return file.json.has("commit_hash", "result_columns")
 
 
+def parts(file: File) -> Iterator[File]:
+    """Parts of a few files of one machine, each with what describes them."""
+    if not file.is_archive:
+        yield file
+        return
+    for folder in folders_of(file):
+        by_machine: dict[str, list[str]] = {}
+        for path in sorted(file.members):
+            machine, _, name = path.removeprefix(folder).rpartition("/")
+            if path.startswith(folder) and machine and "/" not in machine and name != MACHINE:
+                by_machine.setdefault(machine, []).append(path)
+        for machine, paths in by_machine.items():
+            shared = [
+                path for path in (f"{folder}{BENCHMARKS}", f"{folder}{machine}/{MACHINE}") if path in file.members
+            ]
+            for first in range(0, len(paths), FILES_AT_ONCE):
+                wanted = [*shared, *paths[first : first + FILES_AT_ONCE]]
+                yield Folder(name=file.name, files={path: file.members[path] for path in wanted})
+
+
+def folders_of(file: File) -> Iterator[str]:
+    """Where the folders of results are in the archive: "" or a path that ends with a slash."""
+    for path in file.members:
+        folder, _, name = path.rpartition("/")
+        if name == BENCHMARKS:
+            yield f"{folder}/" if folder else ""
+
+
 def gather(file: File, reading: FileResults) -> None:
     if not file.is_archive:
         raise ReadError("one file of asv has neither units nor types", "file", "give the whole folder of results")
     if reading.options.commit:
         raise ReadError("asv's files name the commit of each result", "commit", "leave the commit out")
-    for path in file.members:
-        folder, _, name = path.rpartition("/")
-        if name == BENCHMARKS:
-            gather_folder(file.members, f"{folder}/" if folder else "", reading)
+    for folder in folders_of(file):
+        gather_folder(file.members, folder, reading)
 
 
-def gather_folder(members: dict[str, File], folder: str, reading: FileResults) -> None:
+def gather_folder(members: Mapping[str, File], folder: str, reading: FileResults) -> None:
     definitions = document_of(members, f"{folder}{BENCHMARKS}")
-    for path in sorted(members):
+    for path in members:
         machine, _, name = path.removeprefix(folder).rpartition("/")
-        if path.startswith(folder) and machine and "/" not in machine and name != MACHINE:
-            facts = document_of(members, f"{folder}{machine}/{MACHINE}")
+        if machine and name != MACHINE:
             with reading.part():
+                facts = document_of(members, f"{folder}{machine}/{MACHINE}")
                 gather_file(document_of(members, path), definitions, facts, reading)
 
 
-def document_of(members: dict[str, File], path: str) -> Node:
+def document_of(members: Mapping[str, File], path: str) -> Node:
     if path not in members:
         raise ReadError(f"the archive has no {path}", "file", "pack asv's whole folder of results")
     return Node(parse_json(members[path].text, path), f"{path}#")
@@ -181,4 +208,4 @@ def environment_of(document: Node, facts: Node) -> dict[str, Word]:
     return environment
 
 
-READER = ToolReader("asv", "asv, the folder of results", recognises, gather)
+READER = ToolReader("asv", "asv, the folder of results", recognises, gather, parts)

@@ -3,6 +3,8 @@
 The repeats are the samples, each divided by its iterations. If a benchmark has only estimates, the median is used.
 """
 
+from collections.abc import Mapping
+
 from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File, parse_json
 from speedtrack.outside.readers.measures import TIME
@@ -25,7 +27,7 @@ def gather_folder(file: File, reading: FileResults) -> None:
                 gather_benchmark(file.members, path.removesuffix("benchmark.json"), reading)
 
 
-def gather_benchmark(members: dict[str, File], folder: str, reading: FileResults) -> None:
+def gather_benchmark(members: Mapping[str, File], folder: str, reading: FileResults) -> None:
     name = member(members, folder, "benchmark.json")["full_id"].text()
     numbers: list[float] | FileSummary
     if f"{folder}sample.json" in members:
@@ -42,7 +44,7 @@ def gather_benchmark(members: dict[str, File], folder: str, reading: FileResults
     reading.add(FileBenchmark(name), TIME, numbers, FileOrigin(), folder.removesuffix("/new/"))
 
 
-def member(members: dict[str, File], folder: str, name: str) -> Node:
+def member(members: Mapping[str, File], folder: str, name: str) -> Node:
     path = f"{folder}{name}"
     if path not in members:
         raise ReadError(f"beside benchmark.json there is no {name}", folder, "pack the whole folder target/criterion")

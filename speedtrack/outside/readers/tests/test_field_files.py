@@ -6,9 +6,9 @@ import pytest
 
 from speedtrack.outside.readers import Options
 from speedtrack.outside.readers.files import File
-from speedtrack.outside.readers.folders import tar_of
 from speedtrack.outside.readers.registry import reader_of
 from speedtrack.outside.readers.results import FileResults
+from speedtrack.outside.readers.tests.samples import tar_of
 
 CASES = Path(__file__).parent / "cases"
 GET = "example.org/field.Get-2"
@@ -21,7 +21,7 @@ def reading_of(name: str) -> FileResults:
 
 
 def reading_in(content: bytes, name: str = "") -> FileResults:
-    return reader_of(content, name).reading(File(content, name), Options(name=name))
+    return reader_of(File(content, name)).reading(File(content, name), Options(name=name))
 
 
 def values_of(reading: FileResults) -> dict[tuple[str, str], list[float]]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from speedtrack.outside.readers import Options, OutsideResult, ReadError
 from speedtrack.outside.readers.files import LARGEST_FILE, File, parse_json
-from speedtrack.outside.readers.folders import tar_of
+from speedtrack.outside.readers.folders import folder_of
 from speedtrack.outside.readers.registry import READERS, reader_named, reader_of
 from speedtrack.outside.readers.tests.samples import FILES, FORMATS, archive, content_of, read
 
@@ -27,7 +27,7 @@ PLACES = 50  # at which a file is cut off
 def read_or_refused(content: bytes, name: str, **options: Any) -> list[OutsideResult] | str:
     """By its own reader, and by whichever takes it. Anything but a ReadError fails the test."""
     try:
-        reader_of(content, name)
+        reader_of(File(content, name))
     except ReadError as refused:
         assert str(refused)
     try:
@@ -106,7 +106,7 @@ def test_a_value_that_cannot_have_been_measured_is_left_out_alone(name: str, bad
     key, colon, number = old.rpartition(b":") if b":" in old else (b"", b"", old)
     bracket = b"[" if number.strip().startswith(b"[") else b""
     usual, found = (
-        reader_of(text, name).reading(File(text, name), Options(given={"better": "lower"}))
+        reader_of(File(text, name)).reading(File(text, name), Options(given={"better": "lower"}))
         for text in (content, content.replace(old, key + colon + bracket + bad.encode(), 1))
     )
     if name in ("hyperfine.json", "pytest-benchmark.json"):  # the repeats are there, so this number is not needed
@@ -209,7 +209,7 @@ def test_archives_that_would_grow_or_reach_outside_are_refused_or_ignored(tmp_pa
     with zipfile.ZipFile(zipped, "w") as archive:
         archive.writestr("benchmarks.json", "{}")
     with pytest.raises(ReadError, match="zip archive: give the folder"):
-        reader_of(zipped.getvalue(), "results.zip")
+        reader_of(File(zipped.getvalue(), "results.zip"))
     links = io.BytesIO()
     with tarfile.open(fileobj=links, mode="w:gz") as tar:
         link = tarfile.TarInfo("benchmarks.json")
@@ -219,11 +219,11 @@ def test_archives_that_would_grow_or_reach_outside_are_refused_or_ignored(tmp_pa
         hollow.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": "999999999999", "GNU.sparse.name": "x.json"}
         tar.addfile(hollow)
     with pytest.raises(ReadError, match="format is not known"):
-        reader_of(links.getvalue(), "links.tar.gz")
+        reader_of(File(links.getvalue(), "links.tar.gz"))
     (tmp_path / "results" / "box").mkdir(parents=True)
     (tmp_path / "results" / "benchmarks.json").symlink_to("/etc/hostname")
     with pytest.raises(ReadError, match="results: the folder has no JSON file"):
-        tar_of(tmp_path / "results")
+        reader_of(folder_of(tmp_path / "results"))
 
 
 def test_more_repeats_than_a_result_may_have_become_their_median() -> None:
