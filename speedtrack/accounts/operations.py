@@ -40,7 +40,7 @@ ALLOWED: dict[str, dict[str, str]] = {
         "hook": "end rotate",
         "metric": "change delete rename",
         "policy": "remove save",
-        "project": "add-branch change drop-branch keep-address",
+        "project": "add-branch change drop-branch follow-branch keep-address",
         "pull": "approve",
         "results": "import",
         "run": "cancel profile queue raise retry",

@@ -86,6 +86,19 @@ def keep_address(actor: Actor, project: Project) -> Done:
     return Done(f"{project.name} keeps its address {project.url}", project)
 
 
+@operation("project.follow-branch", is_atomic=False)
+def follow_branch(actor: Actor, project: Project) -> Done:
+    """Make the branch that goes on from a default branch that is gone the default one. Raises as ``add_branch``."""
+    former, name = project.default_branch, project.successor
+    if not name:
+        raise Ended(f"no branch is known that goes on from {former}: choose another default branch in the settings")
+    if not project.branches.filter(name=name, tracked=True).exists():
+        changing.add_branch(project, name, FIRST_COMMITS)
+    changing.change(project, {"default_branch": name})
+    sentence = f"branch {name} is followed now, as {former} was: it is fetched within seconds"
+    return Done(sentence, project, {"default_branch": (former, name)})
+
+
 @operation("project.visibility")
 def show_to(actor: Actor, project: Project, everybody: bool) -> Done:
     """Make a project public or private."""

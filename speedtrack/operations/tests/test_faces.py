@@ -274,7 +274,8 @@ def without_numbers(target: str) -> str:
 #: Operations that ``acts`` leaves out, by why.
 ELSEWHERE = {
     "test_roles.py has them: pages alone": "alert.merge alert.split credential.store project.add-branch"
-    " project.drop-branch project.keep-address hook.end machine.return machine.canary machine.freeze machine.lift"
+    " project.drop-branch project.follow-branch"
+    " project.keep-address hook.end machine.return machine.canary machine.freeze machine.lift"
     " machine.rotate member.add",
     "they need a repository, a call or a pull request": "project.track project.change delivery.replay pull.approve"
     " run.retry policy.remove",
