@@ -68,10 +68,6 @@ class SeriesAtCommit(NamedTuple):
     visible: float | None
     visible_within: int | None
 
-    @property
-    def is_watched(self) -> bool:
-        return METRICS[self.metric].watched
-
 
 @dataclass
 class CommitFacts:
@@ -92,7 +88,8 @@ class CommitFacts:
 
     @property
     def watched(self) -> list[SeriesAtCommit]:
-        return [series for series in self.series if series.is_watched]
+        names = {name for name in {series.metric for series in self.series} if METRICS[name].watched}
+        return [series for series in self.series if series.metric in names]
 
     @property
     def judged(self) -> list[JudgedBenchmark]:

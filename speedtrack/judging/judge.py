@@ -108,10 +108,11 @@ def findings_of(sides: Collection[TwoSides]) -> tuple[dict[TwoSides, Finding], E
 
 def sampled_findings(sides: Collection[TwoSides], evidence: Evidence) -> dict[TwoSides, Finding]:
     """What the samples of both commits show, of the sides without a stored answer."""
+    point_at, stored = evidence.points.get, evidence.stored
     matched = {
-        side: (evidence.points[side.base], evidence.points[side.head])
+        side: (old, new)
         for side in (sides if evidence.points else ())
-        if side not in evidence.stored and side.base in evidence.points and side.head in evidence.points
+        if side not in stored and (old := point_at(side.base)) and (new := point_at(side.head))
     }
     return dict(zip(matched, compared([*matched.values()], evidence), strict=True))
 

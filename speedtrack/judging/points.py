@@ -140,7 +140,7 @@ def point_of(rows: list[PointRow]) -> SidePoint:
 
     If no run is clean, those of all runs.
     """
-    sound = [row for row in rows if not row.flags] or rows
+    sound = rows if len(rows) == 1 else [row for row in rows if not row.flags] or rows
     newest = sound[-1]
     samples = [sample for row in sound if row.samples for sample in usable_samples(row.samples, row.flagged)]
     return SidePoint(
@@ -160,13 +160,16 @@ def point_of(rows: list[PointRow]) -> SidePoint:
 
 def usable_samples(values: list[float | None], flagged: list[int] | None) -> list[float]:
     """The finite samples of a measurement, without those of flagged trials unless there are no others."""
-    finite = [(trial, value) for trial, value in enumerate(values) if value is not None and math.isfinite(value)]
     if not flagged:
-        return [value for _, value in finite]
+        return [value for value in values if value is not None and math.isfinite(value)]
+    finite = [(trial, value) for trial, value in enumerate(values) if value is not None and math.isfinite(value)]
     return [value for trial, value in finite if trial not in flagged] or [value for _, value in finite]
 
 
 def points_to_compare(old: Mapping[int, SidePoint], new: Mapping[int, SidePoint]) -> tuple[SidePoint, SidePoint]:
     """The points of the newest series that measured both commits; if there is none, of the newest series of each."""
+    if len(old) == 1 and old.keys() == new.keys():  # as nearly always
+        ((pk, point),) = old.items()
+        return point, new[pk]
     both = old.keys() & new.keys()
     return (old[max(both)], new[max(both)]) if both else (old[max(old)], new[max(new)])

@@ -15,9 +15,11 @@ from speedtrack.judging import evidence
 from speedtrack.judging.evidence import Ends
 from speedtrack.judging.judge import MatchedPoints, judge_points
 from speedtrack.judging.points import CommitOnMachine, SidePoint, points_of, points_to_compare
-from speedtrack.judging.totals import Total, total_of
+from speedtrack.judging.totals import Total, counts_of, total_of
 from speedtrack.judging.verdicts import DIFFERING, ORDER, Caveat, Judgement, Ruling, Shown
 from speedtrack.runs.models import Run
+
+PLACES = {verdict: place for place, verdict in enumerate(ORDER)}
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,10 @@ class ComparedRow(Shown):
     @property
     def rank(self) -> tuple[bool, bool, int, float, str, str]:
         """The sort key: rows that differ come first, of these the metrics that may raise alerts; larger ones first."""
-        size = abs(math.log(self.ratio)) if 0 < self.ratio < math.inf else abs(self.ratio - 1)
-        weight = self.verdict not in DIFFERING, not self.metric.watched
-        return *weight, max(1, ORDER.index(self.verdict)), -size, self.benchmark, self.metric.name
+        metric, verdict, ratio, *_ = self.judgement
+        size = abs(math.log(ratio)) if 0 < ratio < math.inf else abs(ratio - 1)
+        weight = verdict not in DIFFERING, not metric.watched
+        return *weight, max(1, PLACES[verdict]), -size, self.head.benchmark, metric.name
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Between:
         """The totals by metric."""
         rows: dict[str, list[ComparedRow]] = defaultdict(list)
         for row in self.rows:
-            rows[row.metric.name].append(row)
+            rows[row.judgement.metric.name].append(row)
         lacking = Counter(name for _, name in (*self.only_base, *self.only_head))
         return [total_of_rows(metric, rows[metric.name], lacking[metric.name]) for metric in METRICS.among(rows)]
 
@@ -103,7 +106,9 @@ def total_of_rows(metric: Metric, rows: Sequence[ComparedRow], lacking: int = 0)
     usual = [row for row in rows if not row.head.ladder] or rows
     total = total_of(metric, [row.judgement for row in usual], len(usual) + lacking)
     return replace(
-        total, counts=Counter(str(row.verdict) for row in rows), doubtful=sum(bool(row.doubts) for row in rows)
+        total,
+        counts=counts_of([row.judgement for row in rows]),
+        doubtful=sum(bool(row.judgement.doubts) for row in rows),
     )
 
 

@@ -1,7 +1,7 @@
 """Judgements in total: how many benchmarks have which verdict, and the geometric mean of their ratios."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from speedtrack.benchmarks import numbers
@@ -68,10 +68,16 @@ def total_of(metric: Metric, judgements: Sequence[Judgement], of: int | None = N
         metric,
         ruling_of_total(metric, members, mean) or worst_of({one.verdict for one in judgements}) or Ruling.UNCERTAIN,
         mean,
-        Counter(str(judgement.verdict) for judgement in judgements),
+        counts_of(judgements),
         max(of or 0, len(judgements)),
         sum(bool(judgement.doubts) for judgement in judgements),
     )
+
+
+def counts_of(judgements: Iterable[Judgement]) -> Counter[str]:
+    """By verdict, as plain text: how many judgements have it."""
+    by_verdict = Counter([judgement.verdict for judgement in judgements])
+    return Counter({str(verdict): count for verdict, count in by_verdict.items()})
 
 
 def ratio_to_count(member: Judgement) -> tuple[float, float, float]:

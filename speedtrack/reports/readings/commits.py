@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.contrib.postgres.expressions import ArraySubquery
@@ -117,7 +118,8 @@ def read(
     positions = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
     branch = named_or_default("branch", branch_name, positions, commit.project.default_branch)
     facts = facts_of([commit.pk], lambda facts: series_on(machine_of(facts, machine_name), facts))[commit.pk]
-    machines, machine = machines_of(facts), machine_of(facts, machine_name)
+    machines = machines_of(facts)
+    machine = named_or_default("machine", machine_name, machines, "")
     points = list(points_at(branch, positions[branch])) if branch else []
     branch_place = BranchPlace(commit, branch, positions[branch], points) if branch else None
     results = results_on(machine, branch_place, facts) if branch_place and machine else []
@@ -147,7 +149,7 @@ def machines_of(facts: CommitFacts) -> list[MeasuringMachine]:
 
     Of the others, the one with most results comes first: the first by name is often only a try.
     """
-    counts = Counter((series.is_outside, series.machine) for series in facts.series)
+    counts = Counter(map(attrgetter("is_outside", "machine"), facts.series))
     ordered = sorted(counts, key=lambda machine: (machine[0], machine[0] and -counts[machine], machine[1]))
     return [MeasuringMachine(name) for _, name in ordered]
 

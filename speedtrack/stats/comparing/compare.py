@@ -51,8 +51,7 @@ class Comparison:
     n: tuple[int, int]
 
 
-@dataclass(frozen=True)
-class _Shift:
+class _Shift(NamedTuple):
     """An estimated shift on a scale, with its interval and p-value."""
 
     delta: float
@@ -127,10 +126,11 @@ def _compare_equal_sizes(sets: Sequence[IndependentSets], level: float) -> list[
     for limit in (_tail(min(n)) + ROUNDING, 1 - _tail(min(n)) - ROUNDING):
         indices = np.minimum((share < limit).sum(axis=1), shifts.shape[1] - 1)
         ends.append(np.take_along_axis(shifts, indices[:, None], axis=1)[:, 0].tolist())
-    columns = zip(sets, deltas.tolist(), *ends, rank_sum_ps(before, after), strict=True)
+    shifts_of_sets = map(_Shift, deltas.tolist(), *ends, rank_sum_ps(before, after))
+    effects, scale = (samples.smallest_effect for samples in sets), Scale()
     return [
-        _judge(_Shift(*shift), Scale(), _Limits(samples.smallest_effect, samples.smallest_effect, level), n)
-        for samples, *shift in columns
+        _judge(shift, scale, _Limits(effect, effect, level), n)
+        for shift, effect in zip(shifts_of_sets, effects, strict=True)
     ]
 
 
@@ -337,7 +337,7 @@ def _judge(shift: _Shift, scale: Scale, limits: _Limits, n: tuple[int, int]) -> 
             answer = ComparisonAnswer.DIFFERENT
         elif -most <= shift.low and shift.high <= most:
             answer = ComparisonAnswer.SAME
-    low, ratio, high = (scale.ratio(delta) for delta in (shift.low, shift.delta, shift.high))
+    ratio, low, high = map(scale.ratio, shift[:3])
     return Comparison(answer, ratio, low, high, shift.p, limits.level, n)
 
 

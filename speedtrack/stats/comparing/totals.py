@@ -35,10 +35,11 @@ def mean_ratio(ratios: Sequence[tuple[float, float, float]]) -> MeanRatio | None
     The interval is valid for these benchmarks, not for all possible ones: it assumes independent errors of the
     logarithms, of the size of their intervals.
     """
-    usable = [interval for interval in ratios if min(interval) > 0 and math.isfinite(sum(interval))]
-    if not usable:
+    intervals = np.array(ratios, dtype=float).reshape(-1, 3)
+    usable = intervals[((intervals > 0) & np.isfinite(intervals)).all(axis=1)]
+    if not len(usable):
         return None
-    middles, lows, highs = np.log(np.array(usable)).T
+    middles, lows, highs = np.log(usable).T
     errors = (highs - lows) / 2 / Z95
     reach = Z95 * math.sqrt(float((errors**2).sum())) / len(usable)
     mean = float(middles.mean())

@@ -149,12 +149,13 @@ def pair_of_first(releases: Sequence[MeasuredRelease], metric: Metric, of: int) 
 
 def judge_releases(pairs: Sequence[ReleasePair]) -> list[ReleaseChange]:
     """The totals of these pairs, by a fixed number of queries."""
-    judgements = judge([side for pair in pairs for side in pair.sides])
+    sides = [pair.sides for pair in pairs]
+    judgements = judge([side for of_pair in sides for side in of_pair])
     return [
         ReleaseChange(
             pair.tag,
             pair.before,
-            total_of(pair.metric, [judgements[side] for side in pair.sides if side in judgements], pair.of),
+            total_of(pair.metric, [judgements[side] for side in of_pair if side in judgements], pair.of),
         )
-        for pair in pairs
+        for pair, of_pair in zip(pairs, sides, strict=True)
     ]

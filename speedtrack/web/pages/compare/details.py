@@ -10,7 +10,6 @@ from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.counts import FunctionTable
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import COUNTED
-from speedtrack.benchmarks.models import Benchmark
 from speedtrack.judging.sides import Between, ComparedRow
 from speedtrack.reports.readings.sides import BothSides
 from speedtrack.runs.models import Result, Side, Status
@@ -45,7 +44,7 @@ def chosen_benchmark(rows: Sequence[ComparedRow], name: str) -> BenchmarkOfSides
 
     Raises Http404 for a benchmark without a row.
     """
-    of_name = [row for row in rows if row.benchmark == name]
+    of_name = [row for row in rows if row.benchmark == name] if name else []
     if name and not of_name:
         raise Http404(f"Both sides have no benchmark {name[:80]!r} in common.")
     loads = of_name or [row for row in rows if row.benchmark != BUILD]
@@ -82,9 +81,7 @@ def latency_of(benchmark: BenchmarkOfSides | None, documents: Documents, sides: 
 
 def ladders_of(rows: Iterable[ComparedRow]) -> list[str]:
     """The ladders whose rungs are among the rows, by name."""
-    benchmarks = {row.head.benchmark_id for row in rows}
-    rungs = Benchmark.objects.filter(pk__in=benchmarks).exclude(ladder="")
-    return list(rungs.order_by("ladder").values_list("ladder", flat=True).distinct())
+    return sorted({row.head.ladder for row in rows} - {""})
 
 
 def functions_of(benchmark: BenchmarkOfSides | None, documents: Documents, sides: BothSides) -> list[FunctionTable]:
