@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::going_on;
 use super::machine::{OURS, Redis, failure, ours, output, said};
 
 fn cluster() -> Vec<Redis> {
@@ -121,4 +122,35 @@ fn slots_that_move_end_the_run() {
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(table.contains("cut short"), "{table}");
     assert!(message.contains("-MOVED") && message.contains("while no slots are being moved"), "{message}");
+}
+
+#[test]
+fn reads_come_from_replicas() {
+    let nodes = going_on::cluster();
+    going_on::wait_until("the cluster does not know its replicas", || {
+        let slots = nodes[1].cli(&["cluster", "slots"]);
+        nodes.iter().all(|node| slots.contains(&node.port))
+    });
+    let load = ["-p", &nodes[1].port, "--cluster", "-r", "1000", "-n", "600", "-c", "6", "-t"];
+    let asked = |words: &[&str]| ours(&[&load, words].concat());
+    let calls = || nodes.iter().map(|node| node.calls("get")).collect::<Vec<u64>>();
+    asked(&["set", "-q"]);
+    let text = asked(&["get", "--rfr", "yes"]);
+    assert!(text.starts_with("Cluster has 3 replica nodes:\n\nNode 0(Replica): "), "{text}");
+    assert!(text.contains("  cluster mode: yes (3 nodes)\n"), "{text}");
+    assert_eq!(calls(), [0, 0, 0, 200, 200, 200]);
+    let text = asked(&["get", "--rfr", "all", "-q"]);
+    assert!(text.starts_with("Cluster has 6 cluster nodes:\n\nNode 0(Primary): "), "{text}");
+    assert_eq!(calls(), [100, 100, 100, 300, 300, 300]);
+    asked(&["get", "--rfr", "no", "-q"]);
+    assert_eq!(calls()[..3], [300, 300, 300]);
+    let message = failure(&[&load, ["set", "--rfr", "yes"].as_slice()].concat(), 1);
+    assert!(message.contains("MOVED") && message.contains("only read with --rfr"), "{message}");
+}
+
+#[test]
+fn a_cluster_without_replicas_is_told() {
+    let nodes = cluster();
+    let message = failure(&["-p", &nodes[0].port, "--cluster", "--rfr", "yes", "-t", "get"], 1);
+    assert!(message.contains("the cluster has no replicas"), "{message}");
 }

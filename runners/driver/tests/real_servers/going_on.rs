@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::machine::{OURS, Redis, output, said};
 use crate::support::heed;
 
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !holds() {
         assert!(Instant::now() < deadline, "{what}");
@@ -116,7 +116,7 @@ fn attempts_have_a_limit() {
 }
 
 /// Three masters with a replica each.
-fn cluster() -> Vec<Redis> {
+pub fn cluster() -> Vec<Redis> {
     let words = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
     let nodes: Vec<Redis> = (0..6).map(|_| Redis::start(&words)).collect();
     let addresses: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();

@@ -1,4 +1,4 @@
-//! A cluster: which master serves which slots, and hash tags that lead to them.
+//! A cluster: which of its nodes serve which slots, and hash tags that lead to them.
 
 use crate::fill_source::Tags;
 use crate::node::Node;
@@ -10,14 +10,37 @@ use text::failure::Failure;
 const SLOTS: usize = 16_384;
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-pub struct Master {
+/// The command by which a replica answers reads itself.
+pub const READONLY: &str = "READONLY";
+
+/// The nodes of a cluster that are loaded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Roles {
+    #[default]
+    Masters,
+    Replicas,
+    All,
+}
+
+impl Roles {
+    fn include(self, is_replica: bool) -> bool {
+        match self {
+            Roles::Masters => !is_replica,
+            Roles::Replicas => is_replica,
+            Roles::All => true,
+        }
+    }
+}
+
+pub struct Member {
     /// The id that the cluster knows it by.
     pub name: String,
+    pub is_replica: bool,
     pub node: Node,
 }
 
-/// The masters of the cluster to which `seed` belongs, each with tags of all its slots.
-pub fn nodes(seed: &Target) -> Result<Vec<Master>, Failure> {
+/// The nodes of these `roles` in the cluster to which `seed` belongs, each with tags of all its slots.
+pub fn nodes(seed: &Target, roles: Roles) -> Result<Vec<Member>, Failure> {
     let answer = seed.query(&["CLUSTER", "SLOTS"])?;
     if let Reply::Error(text) = &answer {
         return Err(Failure::run(
@@ -33,12 +56,21 @@ pub fn nodes(seed: &Target) -> Result<Vec<Master>, Failure> {
             "repair the cluster (redis-cli --cluster check)",
         ));
     }
-    Ok(masters(seed, &ranges))
+    let members = members(seed, &ranges, roles);
+    match members.is_empty() {
+        true => Err(Failure::run("the cluster has no replicas", "leave --rfr out, or add replicas to it")),
+        false => Ok(members),
+    }
 }
 
-/// A range of slots and the master that serves it.
+/// A range of slots and the servers of it: the master, then its replicas.
 struct Range {
     slots: std::ops::Range<usize>,
+    servers: Vec<Server>,
+}
+
+#[derive(PartialEq, Eq)]
+struct Server {
     host: Option<String>,
     port: u16,
     name: String,
@@ -46,11 +78,17 @@ struct Range {
 
 impl Range {
     fn read(range: &Reply) -> Option<Range> {
-        let [first, last, master, ..] = range.list() else { return None };
-        let [host, port, rest @ ..] = master.list() else { return None };
+        let [first, last, servers @ ..] = range.list() else { return None };
         let (first, last) = (usize::try_from(first.number()?).ok()?, usize::try_from(last.number()?).ok()?);
-        Some(Range {
-            slots: first..(last + 1).min(SLOTS),
+        let servers: Vec<Server> = servers.iter().map_while(Server::read).collect();
+        (!servers.is_empty()).then_some(Range { slots: first..(last + 1).min(SLOTS), servers })
+    }
+}
+
+impl Server {
+    fn read(server: &Reply) -> Option<Server> {
+        let [host, port, rest @ ..] = server.list() else { return None };
+        Some(Server {
             // A node that does not know its own address is reached under the one that was asked.
             host: host.text().filter(|host| !host.is_empty() && host != "?"),
             port: u16::try_from(port.number()?).ok()?,
@@ -68,23 +106,25 @@ impl Range {
     }
 }
 
-fn masters(seed: &Target, ranges: &[Range]) -> Vec<Master> {
+fn members(seed: &Target, ranges: &[Range], roles: Roles) -> Vec<Member> {
     let tags = tags();
-    let mut masters: Vec<(&Range, Vec<usize>)> = Vec::new();
+    let mut members: Vec<(&Server, bool, Vec<usize>)> = Vec::new();
     for range in ranges {
-        let same =
-            |(other, _): &&mut (&Range, Vec<usize>)| (&other.host, other.port) == (&range.host, range.port);
-        match masters.iter_mut().find(same) {
-            Some((_, slots)) => slots.extend(range.slots.clone()),
-            None => masters.push((range, range.slots.clone().collect())),
+        for (at, server) in range.servers.iter().enumerate().filter(|(at, _)| roles.include(*at > 0)) {
+            match members.iter_mut().find(|(other, ..)| *other == server) {
+                Some((.., slots)) => slots.extend(range.slots.clone()),
+                None => members.push((server, at > 0, range.slots.clone().collect())),
+            }
         }
     }
-    let master = |(range, slots): (&Range, Vec<usize>)| {
+    let member = |(server, is_replica, slots): (&Server, bool, Vec<usize>)| {
         let tags: Tags = slots.into_iter().map(|slot| tags[slot]).collect();
-        let target = Target { address: range.address(seed), ..seed.clone() };
-        Master { name: range.name.clone(), node: Node { target, tags } }
+        let node = Node { target: Target { address: server.address(seed), ..seed.clone() }, tags };
+        let readonly = vec![READONLY.to_owned()];
+        let node = if is_replica { node.greeted(&[readonly]) } else { node };
+        Member { name: server.name.clone(), is_replica, node }
     };
-    masters.into_iter().map(master).collect()
+    members.into_iter().map(member).collect()
 }
 
 /// For each slot the first tag of three letters that hashes to it.

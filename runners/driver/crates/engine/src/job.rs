@@ -212,7 +212,7 @@ impl Job {
         let clustered = self.is_clustered();
         let remedy = match text.split(' ').next() {
             Some("MOVED" | "ASK") if clustered => {
-                "write {tag} into every key, and measure while no slots are being moved"
+                "write {tag} into every key, only read with --rfr, and measure while no slots are being moved"
             }
             Some("MOVED" | "ASK" | "CROSSSLOT") => "the server is part of a cluster, give --cluster",
             Some("CLUSTERDOWN") => "repair the cluster (redis-cli --cluster check)",

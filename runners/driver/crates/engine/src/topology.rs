@@ -64,7 +64,7 @@ impl Topology {
         let nodes = self.nodes();
         for node in nodes.iter().chain(seeds) {
             let target = Target { timeout: node.target.timeout.min(ANSWERS_WITHIN), ..node.target.clone() };
-            if let Ok(masters) = cluster::nodes(&target) {
+            if let Ok(masters) = cluster::nodes(&target, cluster::Roles::Masters) {
                 self.set(&nodes, masters.into_iter().map(|master| master.node).collect());
                 return;
             }

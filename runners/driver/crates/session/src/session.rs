@@ -70,7 +70,10 @@ impl<'a> Session<'a> {
 /// The servers that share the load.
 fn nodes(plan: &Plan) -> Result<Vec<Node>, Failure> {
     match plan.cluster {
-        true => Ok(cluster::nodes(&plan.target)?.into_iter().map(|master| master.node).collect()),
+        true => {
+            let masters = cluster::nodes(&plan.target, cluster::Roles::Masters)?;
+            Ok(masters.into_iter().map(|master| master.node).collect())
+        }
         false => Ok(vec![Node { target: plan.target.clone(), tags: [].into() }]),
     }
 }

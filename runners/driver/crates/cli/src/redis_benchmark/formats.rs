@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::redis_benchmark::options::Options;
 use crate::redis_benchmark::planned::PlannedTest;
 use crate::redis_benchmark::server::ServerSettings;
-use engine::cluster::Master;
+use engine::cluster::{Member, Roles};
 use engine::histogram::Histogram;
 use engine::progress::Progress;
 use engine::total::Total;
@@ -64,7 +64,7 @@ pub fn report(
     text += &format!("  {} parallel clients\n", options.load.clients);
     text += &format!("  {} bytes payload\n", test.payload_bytes);
     text += &format!("  keep alive: {}\n", u8::from(options.load.keepalive));
-    text += &configured.text(options.endpoint.access.cluster);
+    text += &configured.text(options.endpoint.access.cluster.then_some(options.load.roles));
     text += &match options.load.threads {
         None => "  multi-thread: no\n".to_owned(),
         Some(threads) => format!("  multi-thread: yes\n  threads: {threads}\n"),
@@ -137,13 +137,22 @@ pub fn progress(title: &str, last: (Progress, Duration), now: (Progress, Duratio
 }
 
 /// The lines about a cluster before its tests.
-pub fn masters(masters: &[Master]) -> String {
-    let line = |(place, master): (usize, &Master)| {
-        let address = master.node.target.address.host_and_port();
-        format!("Master {place}: {} {address}\n", master.name)
+pub fn members(members: &[Member], roles: Roles) -> String {
+    let line = |(place, member): (usize, &Member)| {
+        let head = match (roles, member.is_replica) {
+            (Roles::Masters, _) => format!("Master {place}"),
+            (_, false) => format!("Node {place}(Primary)"),
+            (_, true) => format!("Node {place}(Replica)"),
+        };
+        format!("{head}: {} {}\n", member.name, member.node.target.address.host_and_port())
     };
-    let lines: String = masters.iter().enumerate().map(line).collect();
-    format!("Cluster has {} master nodes:\n\n{lines}\n", masters.len())
+    let lines: String = members.iter().enumerate().map(line).collect();
+    let role = match roles {
+        Roles::Masters => "master",
+        Roles::Replicas => "replica",
+        Roles::All => "cluster",
+    };
+    format!("Cluster has {} {role} nodes:\n\n{lines}\n", members.len())
 }
 
 #[cfg(test)]

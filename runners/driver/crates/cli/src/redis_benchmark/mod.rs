@@ -19,12 +19,14 @@ use std::time::Duration;
 use clap::Command;
 
 use crate::arguments::{self, Parsed};
+use engine::cluster::Roles;
 use engine::job::{Job, Window};
 use engine::node::{self, Node};
 use engine::recovery::Recovery;
 use engine::{cluster, workers};
 use generator::keys::KeyOrder;
 use generator::values::ValuePool;
+use network::target::Target;
 use options::Options;
 use planned::PlannedTest;
 use protocol::command::Step;
@@ -100,18 +102,22 @@ pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
 fn measured(mut options: Options, tests: &[PlannedTest]) -> Result<(), Failure> {
     let target = options.target(PORT)?;
     let nodes = match options.endpoint.access.cluster {
-        true => cluster::nodes(&target)?,
-        false => vec![cluster::Master { name: String::new(), node: Node { target, tags: [].into() } }],
+        true => members(&mut options, &target)?,
+        false => vec![Node { target, tags: [].into() }],
     };
-    if options.endpoint.access.cluster {
-        options.load.threads.get_or_insert(nodes.len());
-        output::print(&formats::masters(&nodes))?;
-    }
-    let nodes: Vec<Node> = nodes.into_iter().map(|master| master.node).collect();
     match options.load.idle {
         true => idle::hold(&options, &nodes),
         false => measure_all(&options, &nodes, tests),
     }
+}
+
+/// The nodes of a cluster that are loaded, each by a thread of its own unless options say otherwise.
+fn members(options: &mut Options, seed: &Target) -> Result<Vec<Node>, Failure> {
+    let roles = options.load.roles;
+    let members = cluster::nodes(seed, roles)?;
+    options.load.threads.get_or_insert(members.len());
+    output::print(&formats::members(&members, roles))?;
+    Ok(members.into_iter().map(|member| member.node).collect())
 }
 
 /// Warn about questionable options, and about a pipeline that `scripts` cannot fill, once each.
@@ -147,7 +153,9 @@ fn measure(
     if let Some(words) = &test.before {
         node::prepare(nodes, words)?;
     }
-    let recovery = is_led_by_slots(nodes, &test.script).then_some(FOLLOWING);
+    // What a replica redirects is a write: to follow it would load the masters in its place.
+    let follows = options.load.roles == Roles::Masters && is_led_by_slots(nodes, &test.script);
+    let recovery = follows.then_some(FOLLOWING);
     let job = Job { recovery, ..job(options, &test.title, nodes, &test.script) };
     let stages = phase::stages(options.warmup(), options.length());
     let outcome = workers::run(&Resp::of(&test.script), &job, &stages, &mut |progress| {

@@ -11,6 +11,7 @@ use crate::arguments::{self, Advice, Parsed, ask_for_help, cannot_be, without_va
 use crate::endpoint::Endpoint;
 use crate::redis_benchmark::suite::{NEWEST, VERSIONS, Version};
 use crate::values::{parsed, seconds};
+use engine::cluster::Roles;
 use engine::stage::depth_below_pipeline;
 use generator::digits;
 use network::target::Target;
@@ -89,6 +90,9 @@ pub struct LoadOptions {
     /// speak RESP3
     #[arg(short = '3')]
     resp3: bool,
+    /// nodes of a cluster that are loaded: no (masters), yes (replicas) or all; for tests that only read
+    #[arg(long = "rfr", value_name = "MODE", default_value = "no", value_parser = roles, hide_default_value = true)]
+    pub roles: Roles,
     /// ask for client tracking
     #[arg(long = "enable-tracking")]
     tracking: bool,
@@ -147,6 +151,15 @@ fn value_bytes(text: &str) -> Result<usize, Failure> {
 
 fn keyspace(text: &str) -> Result<u64, Failure> {
     parsed::<i64>("-r", text).map(|keys| keys.max(0) as u64)
+}
+
+fn roles(text: &str) -> Result<Roles, Failure> {
+    match text {
+        "no" => Ok(Roles::Masters),
+        "yes" => Ok(Roles::Replicas),
+        "all" => Ok(Roles::All),
+        _ => Err(cannot_be("--rfr", text, "give no, yes or all")),
+    }
 }
 
 fn keepalive(text: &str) -> Result<bool, Failure> {
@@ -276,6 +289,11 @@ impl Options {
             load.rate.is_none_or(|rate| rate >= 0.0 && rate.is_finite()),
             "--rps is below 0",
             "leave it out, or give 0, for no limit",
+        )?;
+        require(
+            load.roles == Roles::Masters || self.endpoint.access.cluster,
+            "--rfr is given without a cluster",
+            "give --cluster, too",
         )?;
         require(
             !load.sequential || load.keyspace.is_some(),

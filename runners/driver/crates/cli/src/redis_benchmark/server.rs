@@ -1,5 +1,6 @@
 //! What the servers are asked before a test.
 
+use engine::cluster::Roles;
 use engine::node::Node;
 use network::target::Target;
 use protocol::reply::Reply;
@@ -36,18 +37,19 @@ fn setting(target: &Target, name: &str) -> Result<Option<String>, Failure> {
 }
 
 impl ServerSettings {
-    pub fn text(&self, cluster: bool) -> String {
+    /// The lines about a server, or about the nodes of these roles in a cluster.
+    pub fn text(&self, cluster: Option<Roles>) -> String {
         let known = self
             .0
             .iter()
             .enumerate()
             .filter_map(|(at, persistence)| persistence.as_ref().map(|persistence| (at, persistence)));
         let line = |(at, persistence): (usize, &Persistence)| match cluster {
-            false => format!(
+            None => format!(
                 "  host configuration \"save\": {}\n  host configuration \"appendonly\": {}\n",
                 persistence.save, persistence.appendonly
             ),
-            true => {
+            Some(_) => {
                 let save = if persistence.save.is_empty() { "NONE" } else { &persistence.save };
                 format!(
                     "  node [{at}] configuration:\n    save: {save}\n    appendonly: {}\n",
@@ -55,8 +57,10 @@ impl ServerSettings {
                 )
             }
         };
-        let head =
-            if cluster { format!("  cluster mode: yes ({} masters)\n", self.0.len()) } else { String::new() };
-        head + &known.map(line).collect::<String>()
+        let head = cluster.map(|roles| {
+            let kind = if roles == Roles::Masters { "masters" } else { "nodes" };
+            format!("  cluster mode: yes ({} {kind})\n", self.0.len())
+        });
+        head.unwrap_or_default() + &known.map(line).collect::<String>()
     }
 }

@@ -1,0 +1,69 @@
+"""Count the memtier lines of a suite in YAML that ``speedbench`` takes: ``python -m research.memtier_lines FOLDER``.
+
+The folder is ``redis_benchmarks_specification/test-suites`` of a checkout of redis-benchmarks-specification. Each line
+is shown to the front end with a server that is not there: what it does not understand it refuses before it connects.
+"""
+
+import argparse
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from research.peer_suites import SPEEDBENCH
+
+TOOL = "memtier_benchmark"
+NO_SERVER = ("--unix-socket", "/nonexistent/socket")
+REFUSED, UNREACHABLE = 2, 1  # exit codes
+LIMIT_S = 60
+
+
+def lines_in(part: Any) -> Iterator[str]:
+    """The arguments of memtier anywhere in a document, in its order."""
+    if isinstance(part, dict):
+        if part.get("tool") == TOOL and "arguments" in part:
+            yield str(part["arguments"])
+        for inner in part.values():
+            yield from lines_in(inner)
+    elif isinstance(part, list):
+        for inner in part:
+            yield from lines_in(inner)
+
+
+def refusal(line: str, program: Path = SPEEDBENCH) -> str | None:
+    """Why the front end of memtier does not take a line; None if it does. Raises ValueError for other ends."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        return f"no shell could split it: {error}"
+    argv = [str(program), "memtier-benchmark", *words, *NO_SERVER]
+    done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False)
+    said = done.stderr.strip().splitlines()[-1:] or [""]
+    if done.returncode == REFUSED:
+        return said[0]
+    if done.returncode != UNREACHABLE or "cannot connect" not in said[0]:
+        raise ValueError(f"exit code {done.returncode} of {shlex.join(argv)}: {said[0]}")
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="of the suites")
+    parser.add_argument("--speedbench", type=Path, default=SPEEDBENCH, metavar="PROGRAM", help="the program to try")
+    arguments = parser.parse_args()
+    count = taken = 0
+    for file in sorted(arguments.folder.glob("*.yml")):
+        for line in lines_in(yaml.safe_load(file.read_text())):
+            count += 1
+            if cause := refusal(line, arguments.speedbench.resolve()):
+                print(f"{file.name}: {cause}\n    {line}")
+            else:
+                taken += 1
+    print(f"{taken} of {count} lines are taken")
+
+
+if __name__ == "__main__":
+    main()
