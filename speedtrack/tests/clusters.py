@@ -235,5 +235,6 @@ def address_of(database: str) -> str:
 
 def forget_rows() -> None:
     """What a process remembers of rows by their numbers, which are those of others in another database."""
-    for remembered in (storing.definition_of, jobs.sections_of, jobs.members_of, jobs.usual_benchmarks):
+    for remembered in (storing.definition_of, jobs.sections_of, jobs.members_of):
         remembered.cache_clear()
+    jobs.KEPT.clear()

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.db.models import F
 
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS
@@ -24,23 +23,36 @@ DEADLINE_S = 4 * 3600  # of one attempt; the runner stops by itself
 REFERENCE_METRIC = "throughput_rps"
 # Flags that measuring again does not remove: a driver at the limit of its core is a property of the machine.
 LASTING_FLAGS = ["client_bound"]
+MOST_KEPT = 50  # suites that a process keeps for its next claims
+
+
+class Reference(NamedTuple):
+    """The benchmark whose throughput sets another one's rate, and the share of it."""
+
+    id: int
+    name: str
+    share: float
 
 
 class Member(NamedTuple):
-    """A benchmark of a set. ``has_reference``: its rate is a share of another benchmark's throughput."""
+    """A benchmark of a set. ``reference``: what sets its rate, if that is a share of another benchmark's throughput."""
 
     id: int
     name: str
     digest: str
-    has_reference: bool
+    reference: Reference | None
 
 
 @lru_cache(maxsize=1000)
 def members_of(benchmark_set_id: int) -> tuple[Member, ...]:
     """The benchmarks of a set. Sets never change, so the answer is cached."""
     members = Benchmark.objects.filter(sets=benchmark_set_id).order_by("pk")
-    rows = members.values_list("pk", "name", "digest", "rate_from")
-    return tuple(Member(pk, name, digest, reference is not None) for pk, name, digest, reference in rows)
+    columns = ("rate_from", "rate_from__name", "definition__workload__rate__share")
+    rows = members.values_list("pk", "name", "digest", *columns)
+    return tuple(
+        Member(pk, name, digest, Reference(*reference) if reference[0] else None)
+        for pk, name, digest, *reference in rows
+    )
 
 
 class SuiteSections(NamedTuple):
@@ -52,7 +64,7 @@ class SuiteSections(NamedTuple):
     cap: int
 
 
-@lru_cache(maxsize=50)
+@lru_cache(maxsize=MOST_KEPT)
 def sections_of(suite_id: int) -> SuiteSections:
     """The sections of a suite as jobs have them. They are cached: do not change them. Raises DefinitionError."""
     definition = definition_of(suite_id)
@@ -63,17 +75,57 @@ def sections_of(suite_id: int) -> SuiteSections:
     return SuiteSections(definition.build.model_dump(), definition.server.model_dump(), benchmarks, definition.cap)
 
 
+class JobParts(NamedTuple):
+    """What jobs have of a suite and a set. ``usual``: the benchmarks of a job that measures the whole set, as JSON.
+
+    ``fault``: why this version cannot read the suite; the sections are then empty.
+    """
+
+    sections: SuiteSections
+    members: tuple[Member, ...]
+    usual: str
+    fault: str
+
+
+#: What this process has read, by the ids of suite and set: neither ever changes.
+KEPT: dict[tuple[int, int], JobParts] = {}
+
+
+def is_read(run: Run) -> bool:
+    """Return whether this process has the parts of a run's job. To read a suite of 5,000 benchmarks takes a second."""
+    return (run.suite_id, run.benchmark_set_id) in KEPT
+
+
+def parts_of(run: Run) -> JobParts:
+    """The parts of a run's job, read if they are not kept. Do not change them."""
+    key = run.suite_id, run.benchmark_set_id
+    parts = KEPT.get(key)
+    if parts is None:
+        while len(KEPT) >= MOST_KEPT:
+            KEPT.pop(next(iter(KEPT), key), None)
+        parts = KEPT[key] = read_parts(*key)
+    return parts
+
+
+def read_parts(suite_id: int, benchmark_set_id: int) -> JobParts:
+    members = members_of(benchmark_set_id)
+    try:
+        sections = sections_of(suite_id)
+    except DefinitionError as e:
+        return JobParts(SuiteSections({}, {}, {}, 0), members, "[]", str(e))
+    return JobParts(sections, members, json.dumps(sections_with_digests(sections, members)), "")
+
+
 def unmeasurable(run: Run) -> tuple[dict[str, str], str]:
     """The benchmarks that cannot be measured now (name -> reason), and why no part of the run can.
 
     The second value is empty if some benchmark can be measured.
     """
-    try:
-        sections_of(run.suite_id)
-    except DefinitionError as e:
-        return {}, str(e)
+    parts = parts_of(run)
+    if parts.fault:
+        return {}, parts.fault
     _, postponed = open_loops_of(run)
-    if not postponed or len(postponed) < len(members_of(run.benchmark_set_id)):
+    if not postponed or len(postponed) < len(parts.members):
         return postponed, ""
     return postponed, "nothing to measure: " + "; ".join(f"{name}: {why}" for name, why in postponed.items())
 
@@ -83,54 +135,47 @@ def open_loops_of(run: Run) -> tuple[dict[str, float], dict[str, str]]:
     if run.open_loops is None:
         run.open_loops = {}, {}
         rates, postponed = run.open_loops
-        for benchmark in benchmarks_with_reference(run):
-            reference, share = benchmark.rate_from, benchmark.definition["workload"]["rate"]["share"]
-            assert reference
-            if row := reference_rate(run.machine, reference):
-                rates[benchmark.name] = float(max(1, round(row.rps * share)))
+        rated = [(member.name, member.reference) for member in parts_of(run).members if member.reference]
+        throughputs = reference_rates(run.machine, {reference.id for _, reference in rated}) if rated else {}
+        for name, reference in rated:
+            if rps := throughputs.get(reference.id):
+                rates[name] = float(max(1, round(rps * reference.share)))
             else:
                 why = f"no undisturbed result of {reference.name} on {run.machine.name} yet, which sets its rate"
-                postponed[benchmark.name] = why
+                postponed[name] = why
     return run.open_loops
 
 
-def benchmarks_with_reference(run: Run) -> Iterable[Benchmark]:
-    rated = [member.id for member in members_of(run.benchmark_set_id) if member.has_reference]
-    return Benchmark.objects.filter(pk__in=rated).select_related("rate_from").order_by("pk") if rated else ()
+def reference_rates(machine: Machine, benchmarks: set[int]) -> dict[int, float]:
+    """By benchmark id: its first accepted throughput on a machine, stored when first needed, if there is one."""
+    stored = ReferenceRate.objects.filter(machine=machine, benchmark__in=benchmarks).values_list("benchmark", "rps")
+    rates = dict(stored)
+    if missing := benchmarks - rates.keys():
+        store_reference_rates(machine, missing)
+        rates = dict(stored.all())
+    return rates
 
 
-def reference_rate(machine: Machine, benchmark: Benchmark) -> ReferenceRate | None:
-    """The first accepted throughput of a benchmark on a machine, stored when first needed; None if there is none."""
-    row = ReferenceRate.objects.filter(machine=machine, benchmark=benchmark).first()
-    if row:
-        return row
+def store_reference_rates(machine: Machine, benchmarks: set[int]) -> None:
     throughputs = Measurement.objects.filter(
         series__machine=machine,
-        series__benchmark=benchmark,
+        series__benchmark__in=benchmarks,
         series__metric=REFERENCE_METRIC,
         accepted=True,
         paired=False,
         flags__words__contained_by=LASTING_FLAGS,
     )
-    first = throughputs.order_by(F("id") + 0).first()  # by id alone, PostgreSQL would walk the whole primary key
-    if first is None:
-        return None
-    defaults = {"rps": first.value, "measurement": first}
-    return ReferenceRate.objects.get_or_create(machine=machine, benchmark=benchmark, defaults=defaults)[0]
+    first = throughputs.order_by("series__benchmark", "id").distinct("series__benchmark")
+    rows = first.values_list("series__benchmark", "value", "pk")
+    rates = [ReferenceRate(machine=machine, benchmark_id=of, rps=rps, measurement_id=pk) for of, rps, pk in rows]
+    ReferenceRate.objects.bulk_create(rates, ignore_conflicts=True)
 
 
 def job_text(run: Run) -> str:
     """The job document as JSON. Most runs measure all benchmarks of their set as they are: their text is kept."""
     if run.canary_id or any(open_loops_of(run)):
         return json.dumps(job_document(run))
-    usual = usual_benchmarks(run.suite_id, run.benchmark_set_id)
-    return f'{json.dumps(job_frame(run))[:-1]}, "benchmarks": {usual}}}'
-
-
-@lru_cache(maxsize=50)
-def usual_benchmarks(suite_id: int, benchmark_set_id: int) -> str:
-    """The benchmarks of a job that measures the whole set, as JSON."""
-    return json.dumps(sections_with_digests(suite_id, members_of(benchmark_set_id)))
+    return f'{json.dumps(job_frame(run))[:-1]}, "benchmarks": {parts_of(run).usual}}}'
 
 
 def job_document(run: Run) -> dict[str, Any]:
@@ -140,7 +185,7 @@ def job_document(run: Run) -> dict[str, Any]:
 
 def job_frame(run: Run) -> dict[str, Any]:
     """The job document without its benchmarks."""
-    sections = sections_of(run.suite_id)
+    sections = parts_of(run).sections
     sides = [{"side": "head", "sha": run.commit.sha}]
     if run.base:
         sides.insert(0, {"side": "base", "sha": run.base.sha})
@@ -180,8 +225,8 @@ def flags_to_repeat(run: Run) -> list[str]:
 def requested_benchmarks(run: Run) -> list[dict[str, Any]]:
     """The benchmarks to measure now, in the suite's order, with rates in requests/s. Postponed ones are left out."""
     rates, postponed = open_loops_of(run)
-    members = [member for member in members_of(run.benchmark_set_id) if member.name not in postponed]
-    benchmarks = sections_with_digests(run.suite_id, members)
+    parts = parts_of(run)
+    benchmarks = sections_with_digests(parts.sections, [one for one in parts.members if one.name not in postponed])
     for requested in benchmarks:
         if run.canary:
             requested["inside"] = []  # its program never changes
@@ -190,8 +235,8 @@ def requested_benchmarks(run: Run) -> list[dict[str, Any]]:
     return benchmarks
 
 
-def sections_with_digests(suite_id: int, members: Iterable[Member]) -> list[dict[str, Any]]:
+def sections_with_digests(sections: SuiteSections, members: Iterable[Member]) -> list[dict[str, Any]]:
     """The sections of these benchmarks, in the suite's order."""
     digests = {member.name: member.digest for member in members}
-    sections = sections_of(suite_id).benchmarks.items()
-    return [{"name": name, "digest": digests[name]} | section for name, section in sections if name in digests]
+    by_name = sections.benchmarks.items()
+    return [{"name": name, "digest": digests[name]} | section for name, section in by_name if name in digests]

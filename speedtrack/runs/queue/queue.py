@@ -102,22 +102,34 @@ def claim(machine: Machine, instance: str = "") -> Run | None:
     that claims while it holds a run was restarted: that run is first queued again, or failed at the attempt cap.
     Raises Occupied while another runner (``instance``) holds a run with the same machine's token.
     """
-    with transaction.atomic():
-        machine = locked(machine.pk)
-        holds_a_run, canary_may_be_due, run = look(machine)
-        if holds_a_run:
-            release_held(machine, instance)
-        if canary_may_be_due:
-            canary.attend(machine)
-        if holds_a_run or canary_may_be_due:
-            run = order.next_run(machine)
-        while run:
-            run.machine = machine
-            if lease(run, instance):
-                failpoints.reach("claim.before_commit")
-                return run
-            run = order.next_run(machine)
-        return None
+    while (run := take_next(machine, instance)) and not run.begun:
+        jobs.parts_of(run)
+    return run
+
+
+@transaction.atomic
+def take_next(machine: Machine, instance: str) -> Run | None:
+    """Begin the machine's next run. One whose job this process has not read yet is returned as it waits.
+
+    Reading would hold the machine's row for as long, and whoever changes the machine would wait.
+    """
+    machine = locked(machine.pk)
+    holds_a_run, canary_may_be_due, run = look(machine)
+    if holds_a_run:
+        release_held(machine, instance)
+    if canary_may_be_due:
+        canary.attend(machine)
+    if holds_a_run or canary_may_be_due:
+        run = order.next_run(machine)
+    while run:
+        run.machine = machine
+        if not jobs.is_read(run):
+            return run
+        if lease(run, instance):
+            failpoints.reach("claim.before_commit")
+            return run
+        run = order.next_run(machine)
+    return None
 
 
 def locked(machine_id: int) -> Machine:

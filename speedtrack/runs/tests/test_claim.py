@@ -1,6 +1,7 @@
 import json
 import threading
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,7 +16,7 @@ from speedtrack.runs.models import Attempt, Machine, Run, Status
 from speedtrack.runs.planning import planning
 from speedtrack.runs.queue import jobs, queue
 from speedtrack.runs.requests.tracking import Tracked
-from speedtrack.tests import builders
+from speedtrack.tests import builders, clusters
 
 
 def test_a_claim_leases_the_run_and_begins_an_attempt(tracked: Tracked, machine: Machine) -> None:
@@ -109,6 +110,23 @@ def test_a_run_lost_too_often_fails_and_says_why(tracked: Tracked, machine: Mach
     assert first.error == "given up after 2 attempts; the last: the runner was restarted while it held this run"
     assert first.lease_until is None
     assert first.ended_at is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_suite_is_not_read_while_the_machine_is_locked(tracked: Tracked, machine: Machine) -> None:
+    clusters.forget_rows()
+    free, locked = [], []
+
+    def note(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
+        (locked if connection.in_atomic_block else free).append(sql)
+        return execute(sql, *arguments)
+
+    with connection.execute_wrapper(note):
+        run = queue.claim(machine)
+    assert run and run.begun
+    assert any("benchmarks_suite" in sql for sql in free)
+    assert any("FOR NO KEY UPDATE" in sql for sql in locked)
+    assert not [sql for sql in locked if "benchmarks_" in sql]
 
 
 @pytest.mark.django_db(transaction=True)
