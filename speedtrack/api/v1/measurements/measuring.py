@@ -235,13 +235,17 @@ def list_measurements(
     if filters.commit:
         own["commit"] = commit_given(project, filters.commit, parameter="commit")
     rows = Measurement.objects.filter(**{column: value for column, value in own.items() if value is not None})
-    if of_series := filters.of():
-        series = Series.objects.filter(of_series, project=project).values_list("pk", flat=True)
-        rows = rows.filter(among("series_id", series))  # by their ids, so that an index finds them
-    # A range, so that the index of a project's runs is read from its end on, until the page is full. Nobody claimed
-    # runs without attempts.
-    of_project = {"project__gte": project.pk, "project__lte": project.pk, "attempt__gt": 0}
-    rows = rows.filter(**{f"attempt__run__{column}": value for column, value in of_project.items()})
+    if filters.benchmark or filters.machine or filters.environment or filters.series:
+        # By the ids of the series, so that an index finds their measurements.
+        series = Series.objects.filter(filters.of(), project=project).values_list("pk", flat=True)
+        rows = rows.filter(among("series_id", series))
+        within = []
+    else:
+        # A range, so that the index of a project's runs is read from its end on, until the page is full. Nobody claimed
+        # runs without attempts.
+        of_project = {"project__gte": project.pk, "project__lte": project.pk, "attempt__gt": 0}
+        rows = rows.filter(filters.of("series__"), **{f"attempt__run__{key}": of_project[key] for key in of_project})
+        within = ["attempt__run__project_id"]
     columns = read_columns(MeasurementDocument, "samples__values", "samples__flagged")
     return page_of(
         request,
@@ -250,7 +254,7 @@ def list_measurements(
         lambda page: map(MeasurementDocument.of, page),
         by=["-attempt__run_id", "-pk"],
         columns=columns,
-        within=["attempt__run__project_id"],
+        within=within,
     )
 
 
