@@ -52,6 +52,7 @@ environment variables:
   SPEEDTRACK_REDIS_BENCHMARK, SPEEDTRACK_MEMTIER
                           paths of redis-benchmark (or valkey-benchmark) and memtier_benchmark, for benchmarks of suites
                           that use them (default: found on PATH)
+  SPEEDTRACK_RECORDINGS   folder of the recorded traffic that suites name (default: recordings in the runner's home)
   SPEEDTRACK_PATIENCE_S   how long a trial waits at most for quiet cores, in seconds (default 10)
   SPEEDTRACK_LOCK_DIR     directory of the locks that let one runner of this host at a time use a core (default: the
                           first of /run/lock, /var/lock, /tmp that every user may write to); runners in containers

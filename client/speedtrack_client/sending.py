@@ -47,5 +47,5 @@ def send(api: Api, project: str, path: Path, fields: dict[str, Any]) -> dict[str
     try:
         report: dict[str, Any] = api.post(f"projects/{project}/files", {"name": name, "content": content, **fields})
     except NoneTaken as e:
-        report = {"taken": 0, "unchanged": 0, "refused": e.refused, "left_out": []}
+        report = {"taken": 0, "unchanged": 0, "refused": e.refused, "refused_count": len(e.refused), "left_out": []}
     return {"file": str(path), **report}

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from runners.documents import Benchmark
 from runners.errors import BenchmarkFailed, Permanent, Transient
 from runners.loads.driver_document import EVENTS, check_tests, read_document, read_duel, read_outcome
+from runners.loads.recordings import Recordings, recording_options
 from runners.loads.target import NO_CPU, LoadOutcome, Target, last_line
 from runners.machine.kernel_files import cpu_list
 from runners.processes.children import ChildCommand, Processes
@@ -31,6 +32,7 @@ class Driver:
     processes: Processes
     cpus: frozenset[int]
     nodes: frozenset[int] = frozenset()
+    recordings: Recordings = field(default=Recordings(Path("recordings")))
 
     def run(self, benchmark: Benchmark, target: Target, seed: int, control: Control) -> LoadOutcome:
         """Loads the server once.
@@ -40,9 +42,11 @@ class Driver:
         does not fit this runner.
         """
         (target.directory / WORKLOAD).write_text(json.dumps(workload_document(benchmark, target, self.cpus)))
-        argv = [str(self.binary), *driver_arguments(benchmark, target, seed, self.cpus)]
+        found = recording_options(benchmark.workload, str(self.recordings.folder))
+        argv = [str(self.binary), *driver_arguments(benchmark, target, seed, self.cpus), *found]
         output, server_before = target.directory / "driver.json", target.cpu_ns()
-        self._run(argv, target, output, deadline_s(benchmark.workload), control)
+        timeout_s = deadline_s(benchmark.workload) + self.recordings.reading_s(benchmark.workload)
+        self._run(argv, target, output, timeout_s, control)
         if target.cpu_ns() == server_before:
             raise BenchmarkFailed(NO_CPU)
         return read_outcome(read_document(output), benchmark, len(phases(benchmark.workload, 1)))
@@ -98,6 +102,8 @@ def workload_document(benchmark: Benchmark, target: Target, cpus: frozenset[int]
 def phases(workload: Mapping[str, Any], cpus: int) -> list[dict[str, Any]]:
     """The phases of the driver's input: the set-up of the server, if any, and the measured phase."""
     phase = {"threads": min(cpus, workload["clients"])} | dict(workload)
+    if "replay" in phase:  # the runner itself judges the errors of a recording
+        phase["expect"] = {key: value for key, value in phase["expect"].items() if key != "errors"}
     setup = phase.pop("setup", None)
     if setup is None:
         return [phase]

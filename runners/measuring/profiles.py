@@ -78,4 +78,5 @@ def prefilled_benchmark(runner: TrialRunner, benchmark: Benchmark, server: Serve
         target = Target(runner.job.server.protocol, server.address, server.pid, server.output.parent)
         runner.tools.driver.prefill(benchmark, target, runner.job.seed, runner.control)
     workload = {key: value for key, value in benchmark.workload.items() if key not in ("requests", "prefill_request")}
-    return replace(benchmark, workload=workload | {"prefill": False, "warmup_s": WARMUP_S, "duration_s": WINDOW_S})
+    warmup_s = 0.0 if "replay" in workload else WARMUP_S
+    return replace(benchmark, workload=workload | {"prefill": False, "warmup_s": warmup_s, "duration_s": WINDOW_S})

@@ -6,6 +6,7 @@ from typing import Any
 
 from runners.documents import Benchmark, Job
 from runners.loads.external import ExternalLoads
+from runners.loads.recordings import recording_options
 from runners.loads.speedbench import driver_arguments, workload_document
 from runners.loads.target import Target
 from runners.machine.kernel_files import cpu_list
@@ -26,7 +27,8 @@ def recipe(
     """The server's command and its loads in order; the last load was measured.
 
     Placeholders: `{artifact:NAME}`, `{port}`, `{socket}`, `{data}`, `{pid}` of the server, `{speedbench}`,
-    `{driver_cpus}`, `{room}` for the files of a tool. The `workload` of a load is to be in a file `workload.json`.
+    `{driver_cpus}`, `{recordings}`, `{room}` for the files of a tool. The `workload` of a load is to be in a file
+    `workload.json`.
     """
     address = Address(server.address.transport, PORT, Path("{socket}"))
     programs = {Path(name).name: Path(f"{{artifact:{Path(name).name}}}") for name in job.build.artifacts}
@@ -57,4 +59,5 @@ def steps(benchmark: Benchmark, seed: int, target: Target, external: ExternalLoa
 def native(benchmark: Benchmark, seed: int, target: Target, cpus: frozenset[int]) -> dict[str, Any]:
     arguments = driver_arguments(benchmark, target, seed, cpus)
     arguments[arguments.index("--cpus") + 1] = "{driver_cpus}"
+    arguments += recording_options(benchmark.workload, "{recordings}")
     return {"argv": ["{speedbench}", *arguments], "workload": workload_document(benchmark, target, cpus)}

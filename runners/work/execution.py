@@ -107,10 +107,11 @@ class Execution:
         self._raise_failures()
 
     def _refuse_unreachable(self) -> None:
-        """Drops benchmarks that need more connections than this machine allows, with a line in the log."""
+        """Drops benchmarks with more connections than this machine allows, or recordings that it lacks; logs why."""
         for state in self.states:
             try:
                 capacity.check_files(state.benchmark)
+                self.tools.driver.recordings.check(state.benchmark.workload)
             except BenchmarkFailed as error:
                 self._fail(state, error)
         if all(state.failure for state in self.states):

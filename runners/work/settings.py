@@ -36,6 +36,7 @@ class Settings:
     patience_s: int = PATIENCE_S
     locks: Path | None = None
     least_free_bytes: int = LEAST_FREE_MB << 20
+    recordings: Path | None = None  # the folder of recorded traffic, in the home unless it is set
 
 
 def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
@@ -62,6 +63,7 @@ def read_settings(environ: Mapping[str, str], needs_broker: bool) -> Settings:
         _number(environ, "SPEEDTRACK_PATIENCE_S", PATIENCE_S),
         lock_directory_setting(environ),
         least_free_bytes(environ),
+        _recordings(environ),
     )
 
 
@@ -79,6 +81,13 @@ def _store_limits(environ: Mapping[str, str]) -> StoreLimits:
         _number(environ, "SPEEDTRACK_CACHE_MB", usual.size_bytes >> 20) << 20,
         _number(environ, "SPEEDTRACK_CACHE_DAYS", round(usual.age_s / DAY_S)) * DAY_S,
     )
+
+
+def _recordings(environ: Mapping[str, str]) -> Path | None:
+    folder = environ.get("SPEEDTRACK_RECORDINGS")
+    if folder and not Path(folder).is_dir():
+        raise SettingsError(f"SPEEDTRACK_RECORDINGS is {folder}, which is no folder: make it, or correct the setting")
+    return Path(folder).absolute() if folder else None
 
 
 def least_free_bytes(environ: Mapping[str, str]) -> int:

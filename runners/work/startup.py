@@ -15,6 +15,7 @@ from runners.build.host import HostBuilder
 from runners.build.store import ArtifactStore
 from runners.errors import Permanent, WrongVersion
 from runners.loads.external import ExternalLoads
+from runners.loads.recordings import Recordings
 from runners.loads.speedbench import Driver
 from runners.machine import placement
 from runners.machine.core_locks import CoreLocks, Holder, lock_directory, physical_cores
@@ -123,7 +124,8 @@ def assemble(settings: Settings, stopping: threading.Event) -> Tools:
     if leftovers := launcher.clean():
         log.warning("files of earlier runs take space: %s", leftovers)
     client = Client(settings.url, settings.token, Spool(settings.home / "spool"), stopping, instance=processes.mark)
-    driver = Driver(settings.driver, processes, plan.driver, plan.nodes)
+    recordings = Recordings(settings.recordings or settings.home / "recordings")
+    driver = Driver(settings.driver, processes, plan.driver, plan.nodes, recordings)
     host = HostBuilder(settings.home, processes, cpus)
     builder = CachedBuilder(ArtifactStore(settings.home, settings.store), {"host": host, "docker": docker})
     return Tools(

@@ -13,13 +13,13 @@ from speedtrack.benchmarks import external
 from speedtrack.benchmarks.ladders import Ladder, Rung, at_rung, rungs_of
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.workloads import (
-    NAME,
     Expectations,
     Keys,
     Name,
     Probe,
     RateOf,
     Repeated,
+    Replay,
     Setup,
     Strict,
     Values,
@@ -31,14 +31,7 @@ from speedtrack.benchmarks.workloads import (
 USUAL_CAP = 15  # trials; the interval of five is halved by about as many
 GROUP = r"^([a-z0-9][a-z0-9 -]{0,29})?$"
 IMAGE, TRUST, FUNCTION = r"^[^\s-]?\S*$", r"^[A-Za-z0-9_-]{0,100}$", r"^[A-Za-z_][A-Za-z0-9_.$]{0,499}$"
-#: What each pattern says, for whoever breaks it.
-PATTERNS = {
-    NAME: "use 1 to 61 lower-case letters, digits, dots, - and _, the first a letter or digit",
-    GROUP: "use up to 30 lower-case letters, digits, blanks and -, the first a letter or digit",
-    IMAGE: "use no blanks, and no - at the beginning",
-    TRUST: "use up to 100 letters, digits, - and _",
-    FUNCTION: "use letters, digits, dots, _ and $, the first a letter or _",
-}
+NOT_COUNTABLE = "instructions needs the native driver, which sends the same requests again, and no recording"
 BUILD = "build"  # name of the benchmark of the build's own series
 Content = dict[str, Any]  # a section or a whole suite as stored JSON
 PLACEHOLDER = re.compile(r"(?<!\$)\{[A-Za-z_]\w*(?::[^{}]*)?\}")  # not ${NAME}, which belongs to the shell
@@ -197,8 +190,8 @@ class BenchmarkSection(Strict):
                 raise ValueError(f"command cannot be split: {e}: check its quotes") from e
             if "{output}" not in self.command or ("{port}" in self.command) == ("{socket}" in self.command):
                 raise ValueError("command needs {output}, and either {host} and {port} or {socket}")
-        if self.instructions and self.driver != "speedbench":
-            raise ValueError("instructions needs the native driver: it sends a number of requests")
+        if self.instructions and not self.is_countable:
+            raise ValueError(NOT_COUNTABLE)
         if self.ladder and not self.workload:
             raise ValueError("a ladder changes a setting of the workload: give one, or remove the ladder")
         if self.workload and self.driver != "speedbench":
@@ -233,6 +226,11 @@ class BenchmarkSection(Strict):
     def names(self) -> set[str]:
         """The names under which lists of benchmarks may have it: its name, or that of its ladder."""
         return {self.name, self.rung.ladder} if self.rung else {self.name}
+
+    @property
+    def is_countable(self) -> bool:
+        """Whether one connection can send its requests in turn, again and again."""
+        return self.driver == "speedbench" and self.workload is not None and self.workload.replay is None
 
     @property
     def transport(self) -> str:
@@ -337,7 +335,7 @@ class Definition(Strict):
         if self.instructions is None:
             return []
         if self.instructions.benchmarks is None:
-            is_counted = section.driver == "speedbench" and not section.extended
+            is_counted = section.is_countable and not section.extended
         else:
             is_counted = not section.names.isdisjoint(self.instructions.benchmarks)
         return self.instructions.inside if is_counted else []
@@ -350,8 +348,8 @@ class Definition(Strict):
             section.workload.check_protocol(self.server.protocol)
         if section.driver == "redis-benchmark" and self.server.protocol != "resp":
             raise ValueError('driver = "redis-benchmark" supports only resp: use speedbench or memtier')
-        if section.driver != "speedbench" and self.functions_of(section):
-            raise ValueError("instructions needs the native driver: it sends a number of requests")
+        if not section.is_countable and self.functions_of(section):
+            raise ValueError(NOT_COUNTABLE)
         if section.rate_of:
             self.reference_of(section)
 
@@ -360,7 +358,7 @@ class Definition(Strict):
         reference = next((benchmark for benchmark in self.benchmark if benchmark.name == section.rate_of), None)
         if reference is None:
             raise ValueError(f"rate.of: there is no benchmark {section.rate_of!r}: name one of this suite")
-        if reference.workload and reference.workload.mode == "open":
+        if reference.workload and reference.workload.has_rate:
             raise ValueError(f"rate.of: {reference.name} has a rate itself: name a benchmark without a rate")
         if reference.extended and not section.extended:
             raise ValueError(f"rate.of: {reference.name} is extended: then this one must be extended, too")
@@ -390,6 +388,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "expect": Expectations,
     "rate": RateOf,
     "probe": Probe,
+    "replay": Replay,
     "ladder": Ladder,
     "rung": Rung,
     "setup": Setup,

@@ -22,7 +22,10 @@ ALWAYS_INCLUDED = {
     "setup": {"times"},
     "keys": {"count", "distribution"},
     "probe": {"clients", "rate"},
+    "replay": {"speed"},
 }
+#: Per section, the keys that digests never include: a recording is known by its digest, whatever its file is called.
+NEVER_INCLUDED = {"replay": {"file"}}
 
 
 def json_digest(value: Any) -> str:
@@ -69,13 +72,13 @@ def build_meaning(content: Content) -> Content:
 
 
 def canonical_section(name: str, content: Content) -> Content:
-    """A section for digests: without absent values, and without defaults that are not in ALWAYS_INCLUDED."""
+    """A section for digests: without absent values, defaults not in ALWAYS_INCLUDED, and keys in NEVER_INCLUDED."""
     defaults = defaults_of(SECTIONS[name])
-    always = ALWAYS_INCLUDED.get(name, set())
+    always, never = ALWAYS_INCLUDED.get(name, set()), NEVER_INCLUDED.get(name, set())
     included = {
         key: value
         for key, value in content.items()
-        if value is not None and (key in always or key not in defaults or value != defaults[key])
+        if value is not None and key not in never and (key in always or key not in defaults or value != defaults[key])
     }
     return {key: canonical_value(key, value) for key, value in included.items()}
 

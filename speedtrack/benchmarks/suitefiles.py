@@ -15,12 +15,31 @@ from typing import Any
 from django.conf import settings
 from pydantic import BaseModel, ValidationError
 
-from speedtrack.benchmarks.definitions import PATTERNS, SECTIONS, Definition, DefinitionError, Mistake
+from speedtrack.benchmarks.definitions import (
+    FUNCTION,
+    GROUP,
+    IMAGE,
+    SECTIONS,
+    TRUST,
+    Definition,
+    DefinitionError,
+    Mistake,
+)
 from speedtrack.benchmarks.models import SuiteEdit
 from speedtrack.benchmarks.suitelines import line_of
-from speedtrack.benchmarks.workloads import FORMS
+from speedtrack.benchmarks.workloads import DIGEST, FORMS, NAME, RECORDING
 
 KEPT = 8  # definitions
+#: What each pattern says, for whoever breaks it.
+PATTERNS = {
+    NAME: "use 1 to 61 lower-case letters, digits, dots, - and _, the first a letter or digit",
+    GROUP: "use up to 30 lower-case letters, digits, blanks and -, the first a letter or digit",
+    IMAGE: "use no blanks, and no - at the beginning",
+    TRUST: "use up to 100 letters, digits, - and _",
+    RECORDING: "give its path from the folder of recordings on: letters, digits, . - _, the first a letter or digit",
+    DIGEST: "give sha256: and the 64 digits that `sha256sum FILE` prints",
+    FUNCTION: "use letters, digits, dots, _ and $, the first a letter or _",
+}
 TOML_PLACE = re.compile(r" \(at line (\d+), column \d+\)")
 
 

@@ -55,13 +55,17 @@ TESTS = {
 
 
 #: Tags for the forms of a key that has several; they occur in the locations of pydantic's errors.
-FORMS = ("single", "list", "table")
+FORMS = ("single", "list", "table", "word")
 #: A command line, split like redis-cli does: quotes may begin anywhere, and must end before a space.
 REQUEST = re.compile(r"""\s*(?:(?:[^\s"']|"(?:\\.|[^"\\])*"(?=\s|$)|'(?:\\'|[^'])*'(?=\s|$))+\s*)+""")
 
 
 def form_of(value: Any) -> str:
     return "list" if isinstance(value, list) else "table" if isinstance(value, dict | BaseModel) else "single"
+
+
+def speed_form(value: Any) -> str:
+    return "word" if isinstance(value, str) else "single"
 
 
 def check_request_text(request: str) -> str:
@@ -94,6 +98,8 @@ Single, Listed, Table, BY_FORM = Tag("single"), Tag("list"), Tag("table"), Discr
 TWO = Field(min_length=2, max_length=2)
 RISING = AfterValidator(check_rising)
 NAME = r"^[a-z0-9][a-z0-9._-]{0,60}$"
+RECORDING = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9][A-Za-z0-9._-]{0,99}){0,4}$"
+DIGEST = r"^sha256:[0-9a-f]{64}$"
 Name = Annotated[str, Field(pattern=NAME)]
 Part = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
@@ -195,6 +201,7 @@ class Expectations(Strict):
 
     hit_rate: HitRate | None = None
     keys: int | None = Field(None, ge=0)
+    errors: Part | None = Field(None, description="the largest share of error replies to recorded requests")
 
 
 class RateOf(Strict):
@@ -209,6 +216,23 @@ class Probe(Strict):
 
     clients: int = Field(1, ge=1, le=1000)
     rate: Rate = 100.0
+
+
+class Replay(Strict):
+    """Recorded traffic: a file in a machine's folder of recordings, known by its digest, and how fast it is played."""
+
+    file: str = Field(pattern=RECORDING)
+    digest: str = Field(pattern=DIGEST)
+    format: Literal["monitor", "aof", "twitter", "kvcache"] | None = None
+    speed: Annotated[
+        Annotated[Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)], Single]
+        | Annotated[Literal["fast"], Tag("word")],
+        Discriminator(speed_form),
+    ] = 1.0
+
+
+#: Keys about requests, which a recording brings along.
+RECORDED = ("keys", "values", "ttl_s", "prefill", "prefill_request", "verify", "warmup_most_s", "probe")
 
 
 class Workload(Strict):
@@ -234,25 +258,27 @@ class Workload(Strict):
     warmup_most_s: float | None = Field(None, ge=LEAST_JUDGED_S, le=600)
     duration_s: float | None = Field(None, gt=0, le=3600)
     requests: int | None = Field(None, ge=1, le=10**12)
-    mode: Literal["closed", "open"] = "closed"
+    mode: Literal["closed", "open", "replay"] = "closed"
     rate: Annotated[Annotated[Rate, Single] | Annotated[RateOf, Table], BY_FORM] | None = None
     arrivals: Literal["fixed", "poisson"] | None = None
     probe: Probe | None = None
+    replay: Replay | None = None
     resp3: bool | None = None
     tracking: bool | None = None
 
     @model_validator(mode="before")
     @classmethod
     def long_enough(cls, document: Any) -> Any:
-        """Set the driver's defaults: 0.5 s of warm-up and a window of 5 s, unless a number of requests is given."""
+        """Set a window of 5 s unless requests are counted, and a warm-up of 0.5 s unless they are, or were recorded."""
         if not isinstance(document, dict):
             return document
-        length = {"warmup_s": 0.0} if document.get("requests") is not None else {"warmup_s": 0.5, "duration_s": 5.0}
+        counted, recorded = document.get("requests") is not None, document.get("mode") == "replay"
+        length = {"warmup_s": 0.0 if counted or recorded else 0.5} | ({} if counted else {"duration_s": 5.0})
         return length | {key: value for key, value in document.items() if value is not None}
 
     @model_validator(mode="after")
     def consistent(self) -> "Workload":
-        require_one_of(self, "test", "commands", "sequence")
+        require_one_of(self, "test", "commands", "sequence", "replay")
         require_one_of(self, "duration_s", "requests")
         if self.warmup_most_s is not None and self.warmup_most_s < self.warmup_s:
             raise ValueError("warmup_most_s is less than warmup_s: raise it, or lower warmup_s")
@@ -261,6 +287,8 @@ class Workload(Strict):
         for name in ("rate", "arrivals"):
             if self.mode != "open" and getattr(self, name) is not None:
                 raise ValueError(f'{name} is for mode = "open": add that, or remove it')
+        if (self.mode == "replay") != (self.replay is not None):
+            raise ValueError('mode = "replay" and the key replay need each other: add the one, or remove the other')
         if self.threads and self.threads > self.clients:
             raise ValueError("there are more threads than clients: lower threads or raise clients")
         if self.setup and self.prefill:
@@ -270,6 +298,28 @@ class Workload(Strict):
         if self.prefill_request and "__key__" not in str(self.prefill_request):
             raise ValueError("prefill_request names its key by __key__, as in 'SADD set:__key__ a b c'")
         return self
+
+    @model_validator(mode="after")
+    def recorded(self) -> "Workload":
+        if self.replay is None:
+            if self.expect.errors is not None:
+                raise ValueError('expect.errors is for mode = "replay": other requests must have no error replies')
+            return self
+        foreign = [name for name in RECORDED if getattr(self, name) != type(self).model_fields[name].default]
+        if self.warmup_s or self.expect.hit_rate is not None:
+            foreign.append("warmup_s" if self.warmup_s else "expect.hit_rate")
+        if foreign:
+            raise ValueError(f'{foreign[0]} is not for mode = "replay", which sends what was recorded: remove it')
+        if self.replay.speed == "fast" and self.requests is None:
+            raise ValueError('replay.speed = "fast" needs requests, so that every commit is sent the same ones')
+        if self.replay.speed != "fast" and self.requests is not None:
+            raise ValueError('requests is for replay.speed = "fast": give duration_s, as this recording has its pace')
+        return self
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether its requests have their times, so that its throughput is no property of the server."""
+        return self.mode == "open" or (self.replay is not None and self.replay.speed != "fast")
 
     def items(self) -> list[Item]:
         return [*(self.commands or []), *(self.sequence or [])]
@@ -285,6 +335,8 @@ class Workload(Strict):
                 raise ValueError(f"{test}:{weight}: the weight of a test in a mix is a whole number above 0")
         if protocol != "resp" and (self.setup or any(item.request for item in self.items())):
             raise ValueError("requests are for protocol = \"resp\": name tests, such as { test = 'get', weight = 9 }")
+        if protocol != "resp" and self.replay and self.replay.format in ("monitor", "aof"):
+            raise ValueError(f'replay.format = "{self.replay.format}" is for protocol = "resp": give a cache trace')
         for name in ("resp3", "tracking", "prefill_request"):
             if protocol != "resp" and getattr(self, name):
                 raise ValueError(f'{name} is for protocol = "resp": remove it')

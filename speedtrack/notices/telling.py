@@ -11,7 +11,7 @@ from django.db.models import F, Min
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from speedtrack.accounts.models import PersonToken
+from speedtrack.accounts.models import Membership, PersonToken, Role
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.notices import seeing
 from speedtrack.notices.channels import telling as channels
@@ -224,16 +224,24 @@ def tell_operators() -> None:
 
 @transaction.atomic
 def tell_of_alarms() -> None:
-    """Put one mail per operator into the outbox for each alarm that has begun, and for each that has ended."""
+    """Put a mail to each who hears of it into the outbox for each alarm that has begun, and each that has ended."""
     alarms = Alarm.objects.filter(untold=True).select_for_update(skip_locked=True, of=("self",)).order_by("id")
     for alarm in alarms.select_related("machine", "branch__project"):
         event = "ended" if alarm.ended_at else "began"
         Outbox.objects.bulk_create(
-            [Outbox(recipient=email, alarm=alarm, event=event) for email in settings.OPERATORS], ignore_conflicts=True
+            [Outbox(recipient=email, alarm=alarm, event=event) for email in hearing_of(alarm)], ignore_conflicts=True
         )
         if not settings.OPERATORS:
             log.warning("%s: alarm %s: %s (no mail: OPERATORS names nobody)", alarm.subject, event, alarm.why)
     Alarm.objects.filter(pk__in=[alarm.pk for alarm in alarms]).update(untold=False)
+
+
+def hearing_of(alarm: Alarm) -> list[str]:
+    """The addresses of operators; before them those of owners who can follow the branch that goes on."""
+    owners = Membership.objects.none()
+    if alarm.branch and alarm.kind == Alarm.Kind.GONE:
+        owners = alarm.branch.project.memberships.filter(role=Role.OWNER, user__is_active=True).exclude(user__email="")
+    return [*dict.fromkeys([*owners.values_list("user__email", flat=True), *settings.OPERATORS])]
 
 
 def tell_of_tokens() -> None:

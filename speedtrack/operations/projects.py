@@ -7,7 +7,6 @@ from django.contrib.auth.models import User
 
 from speedtrack.accounts import members
 from speedtrack.accounts.models import Role
-from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.operations.performing import Actor, BadInput, Done, Ended, operation
 from speedtrack.projects import deliveries, hooks
 from speedtrack.projects.mirrors.credentials import remove_credential, store_credential
@@ -80,19 +79,24 @@ def change(actor: Actor, project: Project, values: Mapping[str, Any], unrelated:
     return Done(sentence, project, changes, is_change=bool(changes))
 
 
-@operation("metric.change")
-def set_smallest_effect(actor: Actor, metric: OutsideMetric, effect: float) -> Done:
-    """Set the smallest change of a metric that matters, as a ratio."""
-    before, metric.smallest_effect = metric.smallest_effect, effect
-    metric.save(update_fields=["smallest_effect"])
-    return Done(f"changes of {metric} matter from {effect:.3g} on", metric, {"smallest_effect": (before, effect)})
-
-
 @operation("project.keep-address")
 def keep_address(actor: Actor, project: Project) -> Done:
     """Ignore that the forge has another name for the repository."""
     Project.objects.filter(pk=project.pk).update(renamed_to="")
     return Done(f"{project.name} keeps its address {project.url}", project)
+
+
+@operation("project.follow-branch", is_atomic=False)
+def follow_branch(actor: Actor, project: Project) -> Done:
+    """Make the branch that goes on from a default branch that is gone the default one. Raises as ``add_branch``."""
+    former, name = project.default_branch, project.successor
+    if not name:
+        raise Ended(f"no branch is known that goes on from {former}: choose another default branch in the settings")
+    if not project.branches.filter(name=name, tracked=True).exists():
+        changing.add_branch(project, name, FIRST_COMMITS)
+    changing.change(project, {"default_branch": name})
+    sentence = f"branch {name} is followed now, as {former} was: it is fetched within seconds"
+    return Done(sentence, project, {"default_branch": (former, name)})
 
 
 @operation("project.visibility")

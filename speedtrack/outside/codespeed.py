@@ -87,7 +87,7 @@ def row_of(item: Mapping[str, Any], metric_keys: Mapping[str, str]) -> dict[str,
     parameters = parameters_of(item)
     key = metric_keys.get(names.benchmark_digest(str(item["benchmark"]), parameters))
     low, high = (number_of(item, name) if has_value(item, name) else None for name in ENDS)
-    has_interval = low is not None and high is not None and 0 < low <= value <= high
+    has_interval = low is not None and high is not None and 0 <= low <= value <= high
     spread = {name: str(item[name]) for name in (*SPREAD, *(() if has_interval else ENDS)) if has_value(item, name)}
     row: dict[str, Any] = {
         "commit": str(item["commitid"]),

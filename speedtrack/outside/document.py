@@ -16,9 +16,11 @@ LARGEST_DOCUMENT = 26 * 1024 * 1024  # bytes
 MOST_RESULTS = 10_000  # of a batch
 MOST_SAMPLES = 1000  # of a result
 MOST_WORDS = 100  # of an environment
+LONGEST_BENCHMARK = 1000  # of a name, which is shortened where it is stored
 MOST_PARAMETERS = 20  # and tags
-SMALLEST, LARGEST = 1e-15, 1e18  # pages and statistics divide and square values
+SMALLEST, LARGEST = 1e-15, 1e18  # statistics divide and square values; 0 is a value too
 TEXT = r"^[^\x00-\x1f\x7f-\x9f\x{61c}\x{200e}\x{200f}\x{202a}-\x{202e}\x{2066}-\x{2069}]*$"  # see text.UNSEEN
+OUT_OF_RANGE = f"a value is 0, or lies between {SMALLEST:g} and {LARGEST:g}"
 EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)
 
 T = TypeVar("T")
@@ -56,6 +58,12 @@ def check_date(date: Any) -> Any:
     return date
 
 
+def check_value(value: float) -> float:
+    if 0 < value < SMALLEST:
+        raise ValueError(OUT_OF_RANGE)
+    return value
+
+
 def sorted_words(values: dict[str, Any]) -> dict[str, Any]:
     return dict(sorted(values.items()))
 
@@ -72,7 +80,7 @@ JsonWord = Annotated[
 Facts = Annotated[dict[Name, JsonWord], Field(max_length=MOST_WORDS), AfterValidator(sorted_words)]
 Parameters = Annotated[dict[Name, JsonWord], Field(max_length=MOST_PARAMETERS), AfterValidator(sorted_words)]
 Tags = Annotated[dict[Name, Annotated[Text, Field(max_length=300)]], Field(max_length=MOST_PARAMETERS)]
-Value = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=SMALLEST, le=LARGEST)]
+Value = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=LARGEST), AfterValidator(check_value)]
 Url = Annotated[Text, Field(max_length=500, pattern=r"^(https?://[^\s/?#]+[^\s]*)?$")]
 CommitName = Annotated[Text, Field(min_length=1, max_length=250)]
 Date = Annotated[AwareDatetime, BeforeValidator(check_date), Field(ge=EARLIEST)]
@@ -100,7 +108,7 @@ class Shared(StrictModel):
 class Row(Shared):
     """One metric of one benchmark at one commit. Fields that it lacks are taken from the batch."""
 
-    benchmark: Name
+    benchmark: Annotated[Text, Field(min_length=1, max_length=LONGEST_BENCHMARK)]
     parameters: Parameters = Field({}, description="of the benchmark; they belong to its identity")
     metric: Annotated[Name, Field(max_length=60)]
     unit: Annotated[Text, Field(max_length=20)] | None = Field(
@@ -275,7 +283,6 @@ WORDS = {
     "extra_forbidden": "there is no such field: check its spelling",
     "missing": "missing",
     "model_type": "expected is a JSON object",
-    "greater_than_equal": f"values lie between {SMALLEST:g} and {LARGEST:g}: changes are ratios, 0 has none",
     "string_pattern_mismatch": "a text without control characters or marks of direction, or the address of a web page",
     "string_unicode": "half of a surrogate pair cannot be stored",
 }

@@ -1,7 +1,8 @@
 """Import files, of SpeedTrack's own format or of other tools', in batches."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +10,17 @@ from django.db import transaction
 
 from speedtrack.outside import document, taking
 from speedtrack.outside.document import SCHEMA, DocumentError, Refusal
-from speedtrack.outside.readers import Options, ReadError, folders, registry
-from speedtrack.outside.readers.files import File
+from speedtrack.outside.readers import Options, ReadError, registry, results
+from speedtrack.outside.readers.files import File, Folder
+from speedtrack.outside.readers.folders import folder_of
+from speedtrack.outside.readers.results import LeftOut
+from speedtrack.outside.readers.tools import ToolReader
 from speedtrack.outside.taking import Prepared, Report, Sender
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Import
 
 Take = Callable[[Prepared], Report]  #: stores the valid results of a batch
 AUTO, NATIVE = "auto", "native"
-LARGEST_FILE = 100 * 1024 * 1024  # bytes
 BEGINNING = 4096  # bytes of a file that contain the schema's name
 
 
@@ -34,24 +37,36 @@ class Parcel:
     of_reader: bool
 
 
-@dataclass(frozen=True)
+@dataclass
 class Contents:
-    """The batches in a file. ``left_out``: parts without usable results, with the reasons."""
+    """The batches in a file. ``count``: how many results these have; None for a folder, which is read meanwhile.
 
-    parcels: list[Parcel]
+    ``left_out``: parts that are no results, with the reasons. ``refused``: parts that cannot be used. Both are complete
+    when all batches are read.
+    """
+
+    parcels: Iterable[Parcel]
+    count: int | None = None
     left_out: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def note(self, omissions: Iterable[LeftOut]) -> None:
+        for omission in omissions:
+            (self.refused if omission.is_fault else self.left_out).append(str(omission))
 
 
 @dataclass
 class ImportOutcome:
     """The result of importing one file.
 
-    ``refused``: a sentence for each refused result. ``benchmarks``, ``commits``: of the stored results, in order.
+    ``refused``: a sentence for each refused result, or for all with the same unknown commit or machine.
+    ``refused_count``: how many results these are. ``benchmarks``, ``commits``: of the stored results, in order.
     """
 
     taken: int = 0
     unchanged: int = 0
     refused: list[str] = field(default_factory=list)
+    refused_count: int = 0
     benchmarks: dict[str, None] = field(default_factory=dict)
     commits: dict[str, None] = field(default_factory=dict)
 
@@ -61,7 +76,13 @@ class ImportOutcome:
         self.commits |= dict.fromkeys(sha for _, sha in pairs)
         self.taken += report.taken
         self.unchanged += report.unchanged
-        self.refused += [refusal_in_words(parcel, refusal) for refusal in report.refused]
+        self.refused += refusals_in_words(parcel, report.refused)
+        self.refused_count += len(report.refused)
+
+    def refuse(self, parts: Sequence[str]) -> None:
+        """Add the parts of the file that cannot be used."""
+        self.refused += parts
+        self.refused_count += len(parts)
 
 
 class Unfinished(Exception):
@@ -80,40 +101,44 @@ def formats() -> list[str]:
 def contents_of(path: Path, form: str, options: Options) -> Contents:
     """The contents of a file or folder. Raises Unreadable."""
     try:
-        content = content_of(path)
-    except ReadError as e:
-        raise Unreadable(f"{path.name}: {e}") from e
-    return contents_in(content, form, replace(options, name=path.name))
+        if not path.is_file() and not path.is_dir():
+            raise Unreadable(f"{path}: there is no such file")
+        file = folder_of(path) if path.is_dir() else File(path.read_bytes(), path.name, uploaded=False)
+    except OSError as e:
+        raise Unreadable(f"{path}: {e.strerror or e}") from e
+    return contents_in(file, form, replace(options, name=path.name))
 
 
-def contents_in(content: bytes, form: str, options: Options) -> Contents:
-    """The contents of a file from its bytes; ``options`` has its name. Raises Unreadable."""
+def contents_in(file: File, form: str, options: Options) -> Contents:
+    """The contents of a file. Of a folder only the first part with results is read at once. Raises Unreadable."""
     try:
-        if form == NATIVE or (form == AUTO and is_native(content)):
-            return Contents(parcels_of(document.parse_file(content, shared_by(options)), of_reader=False))
-        reader = registry.reader_of(content, options.name) if form == AUTO else registry.reader_named(form)
-        reading = reader.reading(File(content, options.name), options)
-        if not reading.results:
-            return Contents([], [str(omission) for omission in reading.left_out])
-        batch = document.document_of(list(reading.results), reader.title[:100], **shared_by(options))
-        parcels = parcels_of(document.whole_of(batch), of_reader=True)
-        return Contents(parcels, [str(omission) for omission in reading.left_out])
+        results.check_given(options)
+        if form == NATIVE or (form == AUTO and is_native(file.content)):
+            batch = document.parse_file(file.content, shared_by(options))
+            return Contents(parcels_of(batch, of_reader=False), len(batch.results))
+        reader = registry.reader_of(file) if form == AUTO else registry.reader_named(form)
+        contents = Contents(())
+        parcels = parcels_read(reader, file, options, contents)
+        first = list(islice(parcels, 1)) if isinstance(file, Folder) else list(parcels)
+        if not first:
+            raise results.without_results([*contents.refused, *contents.left_out])
+        contents.count = None if isinstance(file, Folder) else sum(len(parcel.batch.results) for parcel in first)
+        contents.parcels = chain(first, parcels) if isinstance(file, Folder) else first
+        return contents
     except (ReadError, DocumentError) as e:
         raise Unreadable(f"{options.name}: {e}") from e
 
 
-def content_of(path: Path) -> bytes:
-    """The bytes of a file, or of a tar of a folder's results. Raises Unreadable or ReadError."""
-    try:
-        if path.is_dir():
-            return folders.tar_of(path)
-        if not path.is_file():
-            raise Unreadable(f"{path}: there is no such file")
-        if path.stat().st_size > LARGEST_FILE:
-            raise Unreadable(f"{path.name} has more than {LARGEST_FILE:,} bytes: import it in parts")
-        return path.read_bytes()
-    except OSError as e:
-        raise Unreadable(f"{path}: {e.strerror or e}") from e
+def parcels_read(reader: ToolReader, file: File, options: Options, contents: Contents) -> Iterator[Parcel]:
+    """The batches of a file, part by part; what is left out is noted in ``contents``."""
+    first = 0
+    for reading in reader.readings(file, options):
+        contents.note(reading.left_out)
+        if reading.results:
+            batch = document.document_of(reading.results, reader.title[:100], **shared_by(options))
+            for parcel in parcels_of(document.whole_of(batch), of_reader=True):
+                yield replace(parcel, first=first)
+                first += len(parcel.batch.results)
 
 
 def is_native(content: bytes) -> bool:
@@ -177,7 +202,7 @@ def prepared_batches(
 
 
 def store_each(
-    files: Iterable[Path],
+    files: Mapping[Path, Contents],
     prepared: Iterable[tuple[Path, Parcel, Prepared]],
     progress: Callable[[int], object],
     take: Take,
@@ -192,7 +217,22 @@ def store_each(
             progress(len(parcel.batch.results))
     except (Exception, KeyboardInterrupt) as e:  # after any error, earlier batches stay stored
         raise Unfinished(outcomes, e) from e
+    for path, contents in files.items():
+        outcomes[path].refuse(contents.refused)
     return outcomes
+
+
+def refusals_in_words(parcel: Parcel, refusals: Iterable[Refusal]) -> list[str]:
+    """A sentence about each refused result. Those with the same fault of a commit or machine share one."""
+    groups: dict[object, list[Refusal]] = {}
+    for refusal in refusals:
+        within = refusal.pointer.removeprefix(f"/results/{refusal.index}")
+        shared = (within, refusal.detail) if within in ("/commit", "/machine") else refusal.index
+        groups.setdefault(shared, []).append(refusal)
+    return [
+        refusal_in_words(parcel, first) if not others else f"{1 + len(others)} results: {first.detail}"
+        for first, *others in groups.values()
+    ]
 
 
 def refusal_in_words(parcel: Parcel, refusal: Refusal) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
 
 from speedtrack.benchmarks.digests import json_digest
@@ -12,9 +13,16 @@ SEPARATORS = re.compile(r"::|[/:@\\]")  # addresses of lines use them
 
 
 def benchmark_name(name: str, parameters: Mapping[str, Any]) -> str:
-    """``name (key=value, ...)``, in which a dot replaces each separator of addresses."""
+    """``name (key=value, ...)``, in which a dot replaces each separator of addresses.
+
+    A name too long to be stored ends with a digest of the whole instead of its end.
+    """
     pairs = ", ".join(f"{key}={shown(value)}" for key, value in parameters.items())
-    return SEPARATORS.sub(".", f"{name} ({pairs})" if pairs else name)
+    whole = SEPARATORS.sub(".", f"{name} ({pairs})" if pairs else name)
+    if len(whole) <= LONGEST_NAME:
+        return whole
+    digest = blake2b(whole.encode(), digest_size=4).hexdigest()
+    return f"{whole[: LONGEST_NAME - len(digest) - 1]}~{digest}"
 
 
 def shown(value: Any) -> str:
@@ -23,8 +31,6 @@ def shown(value: Any) -> str:
 
 def fault_of_benchmark(name: str) -> str:
     """Why a benchmark cannot have this name; empty if it can."""
-    if len(name) > LONGEST_NAME:
-        return f"the name with its parameters has {len(name)} characters: at most {LONGEST_NAME}"
     return "a name has more than dots" if not name.strip(". ") else ""
 
 

@@ -20,7 +20,8 @@ from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import LONGEST_KEY, METRICS, Direction, is_outside, outside_key
 from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.outside import commits, names, storing
-from speedtrack.outside.document import Batch, OutsidePoint, Refusal, points_of
+from speedtrack.outside.document import Batch, OutsidePoint, Refusal, Row, points_of
+from speedtrack.outside.readers.measures import factor_between, scaled
 from speedtrack.outside.storing import NewResult
 from speedtrack.projects.mirrors import gitprocess
 from speedtrack.projects.models import Project
@@ -188,12 +189,12 @@ def check_all(prepared: Prepared, machines: Mapping[str, Machine], metrics: "Met
         if not fault:
             pointer, fault = "/benchmark", names.fault_of_benchmark(benchmark)
         if not fault:
-            pointer, fault = metrics.fault_of(point)
+            pointer, fault = metrics.fault_of(row)
         if fault or not sha:
             prepared.refuse(point, pointer, fault)
             continue
         yield Checked(
-            point,
+            replace(point, row=metrics.converted(row)),
             ids[sha],
             sha,
             machine,
@@ -233,18 +234,17 @@ class MetricsOfProject:
         self.keys = dict(OutsideMetric.objects.filter(project=project).values_list("name", "key"))
         self.known = set(self.keys)
 
-    def fault_of(self, point: OutsidePoint) -> tuple[str, str]:
+    def fault_of(self, row: Row) -> tuple[str, str]:
         """(position, sentence) about a contradiction to the metric's definition; empty if there is none.
 
         A new metric is added.
         """
-        row = point.row
         if row.metric in METRICS and not is_outside(row.metric):
             self.keys[row.metric] = row.metric
         if row.metric not in self.keys:
             return self.define(row.metric, row.unit, row.better)
         metric = METRICS[self.keys[row.metric]]
-        if row.unit is not None and row.unit != metric.unit:
+        if row.unit is not None and factor_between(row.unit, metric.unit) is None:
             contradiction = f"metric {row.metric} is in {metric.unit!r} here, not in {row.unit!r}"
             return "/unit", f"{contradiction}: convert it, or give it another name"
         if row.better is not None and row.better != metric.better:
@@ -262,6 +262,16 @@ class MetricsOfProject:
             return "/metric", f"{name} with its unit has {len(key)} letters as an address: at most {LONGEST_KEY}"
         self.keys[name] = key
         return "", ""
+
+    def converted(self, row: Row) -> Row:
+        """The result in the unit of its metric: seconds and nanoseconds, for instance, are of one dimension."""
+        unit = METRICS[self.keys[row.metric]].unit
+        factor = factor_between(row.unit, unit) if row.unit is not None else None
+        if factor is None or factor == 1:
+            return row
+        values = {name: scaled(value, factor) for name in ("value", "low", "high") if (value := getattr(row, name))}
+        samples = row.samples and [scaled(sample, factor) for sample in row.samples]
+        return row.model_copy(update={**values, "samples": samples, "unit": unit})
 
     def store(self, keys: set[str]) -> None:
         """Store the new metrics with these keys."""

@@ -130,6 +130,10 @@ class Project(models.Model):
         default=dict, help_text="branches and tags that could not be fetched: reference name -> {sha, why}"
     )
 
+    branch_gone_at = models.DateTimeField(null=True, help_text="when its default branch was found deleted")
+    successor = models.CharField(
+        max_length=250, default="", help_text="the repository's branch since then, which contains the last commit"
+    )
     renamed_to = models.CharField(max_length=300, default="", help_text="its new name, as its forge told")
     renamed_at = models.DateTimeField(null=True)
 

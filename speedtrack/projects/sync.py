@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from speedtrack.ground.observing import failpoints
 from speedtrack.ground.postgres import pgsession, pgvalues
-from speedtrack.projects import chains, heads
+from speedtrack.projects import chains, heads, successors
 from speedtrack.projects.chains import NewHistory
 from speedtrack.projects.mirrors import fetching, git
 from speedtrack.projects.mirrors.fetching import FetchResult, head_ref
@@ -98,12 +98,14 @@ def sync(
         adopt_branches(project)
         branches = list(project.branches.filter(tracked=True).select_related("head"))
         fetched = fetching.fetch(project.slug, remote_of(project), [branch.name for branch in branches])
+        successor = successors.successor_of(project, fetched)
         with transaction.atomic():
             changes = update_branches(project, branches, fetched)
             moved = [change for change in changes if change.moved]
             new_tags, retagged = update_tags(project, {change.branch.pk for change in moved if change.first})
             if moved or retagged:
                 mark_unreachable(project, retagged | {sha for change in moved for sha in change.removed})
+            successors.note(project, successor)
             then(moved, new_tags)
             heads.complete_listed(project, fetched.remote)
             failpoints.reach("sync.before_commit")

@@ -32,6 +32,8 @@ class ProjectDocument(Document):
     name: Text
     repository: Annotated[Text, From("url")] = Field(description="address of its repository")
     default_branch: Text
+    branch_gone_at: Time | None = Field(description="when its default branch was found deleted in the repository")
+    successor: Text = Field(description="the branch that goes on from that one, if it is known")
     suite: str = Field(description="name of the suite that measures it")
     is_public: bool = Field(description="everybody may read it; else its members only")
     is_tracked: Annotated[bool, From(lambda project: project.untracked_at is None)] = Field(

@@ -24,12 +24,13 @@ from speedtrack.monitoring import health
 from speedtrack.monitoring.health import Finding
 from speedtrack.notices.models import Outbox
 from speedtrack.processes.devstack import BASE_DIR
-from speedtrack.projects.models import Credential
+from speedtrack.projects.models import Credential, Project
 from speedtrack.retention.models import Pruning
 from speedtrack.runs.models import Machine
 from speedtrack.upkeep import exposure
 
 OLDEST_GIT = (2, 38)
+MOST_NAMED = 5  # projects of one finding
 #: The checks of `python -m runners doctor` that matter if the server and a runner share a machine.
 OF_RUNNER = ("driver", "compiler", "docker", "placement", "sandbox", "kernel")
 
@@ -176,6 +177,15 @@ def check_machines() -> tuple[str, str]:
     return ("good", ", ".join(names)) if machines else ("note", "none: add one with `manage.py machine add NAME`")
 
 
+def check_repositories() -> tuple[str, str]:
+    projects = list(Project.objects.tracked().order_by("slug"))
+    gone = [f"{project}: {project.default_branch} is gone" for project in projects if project.branch_gone_at]
+    failing = [f"{project}: {project.error.partition(chr(10))[0]}" for project in projects if project.error]
+    if gone or failing:
+        return "bad", f"{'; '.join([*gone, *failing][:MOST_NAMED])}. The page of a project has the remedy"
+    return ("good", f"{len(projects)} tracked") if projects else ("note", "none: track one with `manage.py track`")
+
+
 def check_mails() -> tuple[str, str]:
     failing = Outbox.objects.failing()
     given_up = failing.exclude(given_up_at=None).count()
@@ -226,6 +236,7 @@ CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "runner": check_runner,
     "suites": check_suites,
     "machines": check_machines,
+    "repositories": check_repositories,
     "mails": check_mails,
     "retention": check_retention,
 }

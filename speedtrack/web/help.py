@@ -195,6 +195,7 @@ WORDS = {
         "stalled": ("its runner is alive, and its run makes no progress", "machines#alarms"),
         "unable": ("its runner takes no work, since its disk is full", "machines#alarms"),
         "lag": ("the head of a branch has waited too long for its measurement", "machines#alarms"),
+        "gone": ("the repository has the default branch no more", "machines#alarms"),
     },
     "role": {
         "reader": ("sees the project, where it is private", ROLES),

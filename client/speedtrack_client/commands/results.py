@@ -29,17 +29,22 @@ def results(options: Options, printer: Printer) -> Exit:
     for path in paths:
         sending.content_of(path)  # find a misspelt name before anything is sent
     reports = [sending.send(api, project.slug, path, fields) for path in paths]
-    refusals = sum(len(report["refused"]) for report in reports)
+    refusals = sum(map(refusals_in, reports))
     code = Exit.NOT_DONE if refusals else Exit.FINE
     if printer.as_json:
         printer.json({"project": project.slug, "files": reports, "exit_code": int(code)})
     for report in reports:
-        counts = f"{report['taken']} taken, {report['unchanged']} unchanged, {len(report['refused'])} refused"
+        counts = f"{report['taken']} taken, {report['unchanged']} unchanged, {refusals_in(report)} refused"
         left_out = report.get("left_out", [])
         printer.line(f"{report['file']}: {counts}" + f", {len(left_out)} left out" * bool(left_out))
         for line in [*described(report), *report["refused"], *left_out]:
             printer.line(f"  {plain(line)}")
     return code
+
+
+def refusals_in(report: JsonObject) -> int:
+    """How many results were refused. Older servers send a sentence about each, but no count."""
+    return int(report.get("refused_count", len(report["refused"])))
 
 
 def described(report: JsonObject) -> list[str]:

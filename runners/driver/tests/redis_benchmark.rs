@@ -80,6 +80,8 @@ fn usage_errors_name_cause_and_remedy() {
             "--tls-ciphersuites cannot have 'X'",
             "TLS_AES_128_GCM_SHA256",
         ),
+        ("--tls --insecure --tls-groups P-521", "--tls-groups cannot have 'P-521'", "X25519:P-256:P-384"),
+        ("-s /tmp/nowhere --mptcp", "--mptcp is given for a unix socket", "-h and -p"),
         ("-x", "-x is given without a command", "first words"),
         ("; ;", "no or too many commands", "1 to 65535"),
         ("0 ; ping", "a repeat count repeats nothing", "above 0"),

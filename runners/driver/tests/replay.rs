@@ -189,8 +189,23 @@ fn a_workload_file_names_a_recording_beside_it() {
     for file in ["../monitor.txt", "/etc/hostname", "link"] {
         let line =
             failure_line(server.drive(&format!("--workload {}", workload(&format!("file = '{file}'")))), 2);
-        assert!(line.contains("is not below the folder of the workload file"), "{line}");
+        assert!(line.contains("is not below the folder of recordings"), "{line}");
     }
+}
+
+#[test]
+fn recordings_may_be_in_a_folder_of_their_own() {
+    let (folder, elsewhere, server) = (Folder::new(), Folder::new(), Server::tcp(Manner::Honest));
+    elsewhere.file("monitor.txt", monitor(20));
+    let replay = "replay = { file = 'monitor.txt', speed = 'fast' }";
+    let workload = folder.file("suite.toml", format!("[[phase]]\nname = 'mix'\nmode = 'replay'\n{replay}"));
+    let place = elsewhere.0.display();
+    let document = server.document(&format!("--workload {workload} --recordings {place}"));
+    assert_eq!(document["tests"][0]["replay"]["read"], 20);
+    let line = failure_line(server.drive(&format!("--workload {workload}")), 2);
+    assert!(line.contains("cannot read the recording monitor.txt"), "{line}");
+    let line = failure_line(server.drive(&format!("--recordings {place}")), 2);
+    assert!(line.contains("--recordings is given without --workload"), "{line}");
 }
 
 #[test]

@@ -288,7 +288,7 @@ fn the_examples_are_workload_files() {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        let file = workload::file::read(path.to_str().unwrap()).unwrap();
+        let file = workload::file::read(path.to_str().unwrap(), None).unwrap();
         assert!(!file.phases.is_empty());
         names.push(path.file_stem().unwrap().to_str().unwrap().to_owned());
     }

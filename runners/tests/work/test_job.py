@@ -1,5 +1,6 @@
 """Whole runs: a claimed job becomes builds, measurements and an end, with real builds, servers and driver."""
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +11,7 @@ from threading import Event
 import pytest
 
 from runners.documents import digest_of
+from runners.loads.recordings import Recordings
 from runners.machine.placement import Placement
 from runners.machine.topology import allowed_cpus
 from runners.measuring.tools import Tools
@@ -222,6 +224,63 @@ def test_a_failure_beside_what_is_out_of_reach_fails_the_run(api: Api, agent: Ag
     api.jobs = [make_job(server=server, benchmarks=[rung, make_benchmark(), make_benchmark("set-p1", "set")])]
     agent.work()
     assert api.bodies("/fail")[0]["error"].startswith("2 of 3 benchmarks failed: ") and not api.of("/complete")
+
+
+def test_recorded_traffic_is_played(api: Api, agent: Agent, tools: Tools, tmp_path: Path) -> None:
+    digest = record(tmp_path / "monday.monitor")
+    played = {"test": None, "keys": None, "prefill": None, "expect": {}, "warmup_s": 0.0, "mode": "replay"}
+    replay = {"file": "monday.monitor", "digest": digest, "speed": 2.0}
+    fast = played | {"duration_s": None, "requests": 2000, "replay": replay | {"speed": "fast"}}
+    api.jobs = [
+        make_job(
+            benchmarks=[
+                make_benchmark("paced", **played, replay=replay),
+                make_benchmark("fast", transport="tcp", **fast),
+                make_benchmark("absent", **played, replay=replay | {"file": "tuesday.monitor"}),
+                make_benchmark("another", **played, replay=replay | {"digest": "sha256:" + "0" * 64}),
+            ]
+        )
+    ]
+    Agent(with_recordings(tools, tmp_path), agent.stopping).work()
+    measured = {body["benchmark"]["name"]: body["trials"] for body in api.bodies("/measurement")}
+    assert set(measured) == {"paced", "fast"} and not api.of("/fail"), api.text("measure")
+    assert all("throughput_rps" in trial["metrics"] for trial in measured["fast"])
+    assert not any("throughput_rps" in trial["metrics"] for trial in measured["paced"])
+    assert {trial["driver"]["tests"][0]["replay"]["sent"] for trial in measured["fast"]} == {2000}
+    assert measured["fast"][0]["reproduce"]["loads"][0]["argv"][-2:] == ["--recordings", "{recordings}"]
+    reasons = api.bodies("/complete")[0]["out_of_reach"]
+    assert "tuesday.monitor cannot be read on this machine (No such file or directory): put it" in reasons["absent"]
+    assert f"is another one, with the digest {digest}" in reasons["another"]
+
+
+def test_a_recording_may_have_as_many_error_replies_as_the_suite_allows(
+    api: Api, agent: Agent, tools: Tools, tmp_path: Path
+) -> None:
+    digest = record(tmp_path / "monday.monitor", wrong=20)
+    phase = {"test": None, "keys": None, "prefill": None, "warmup_s": 0.0, "mode": "replay", "duration_s": None}
+    phase |= {"requests": 2000, "replay": {"file": "monday.monitor", "digest": digest, "speed": "fast"}}
+    few, enough = ({"expect": {"errors": share}} for share in (0.005, 0.01))
+    api.jobs = [
+        make_job(benchmarks=[make_benchmark("few", **phase, **few), make_benchmark("enough", **phase, **enough)])
+    ]
+    Agent(with_recordings(tools, tmp_path), agent.stopping).work()
+    assert [body["benchmark"]["name"] for body in api.bodies("/measurement")] == ["enough"]
+    assert "few: wrong answer: 20 error replies, the first: " in api.bodies("/fail")[0]["error"]
+
+
+def record(file: Path, wrong: int = 0) -> str:
+    """Writes 0.4 s of MONITOR's output, of 4000 requests, the first of them ``wrong``; returns its digest."""
+    requests = ['"NOSUCH"'] * wrong + [f'"SET" "k{number % 9}" "v"' for number in range(4000 - wrong)]
+    lines = (
+        f"{1_700_000_000 + number / 10_000:.6f} [0 127.0.0.1:{5000 + number % 7}] {request}\n"
+        for number, request in enumerate(requests)
+    )
+    file.write_text("".join(lines))
+    return "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def with_recordings(tools: Tools, folder: Path) -> Tools:
+    return replace(tools, driver=replace(tools.driver, recordings=Recordings(folder)))
 
 
 def test_nothing_is_built_for_connections_that_the_machine_forbids(api: Api, agent: Agent) -> None:

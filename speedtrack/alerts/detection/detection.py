@@ -135,7 +135,9 @@ def look_for_steps(line: JudgedLine, changes: list[KnownChange], spread: float) 
     by_history = verdicts_at_new(line, changes, bool(why))
     settled_shifts = [answer for change in changes if (answer := change.settled())]
     shifts = suspect_shifts_in(line.placed, smallest_effect=line.effect, settled=settled_shifts, spread=spread)
-    has_changed = update_suspicions(window, changes, [*shifts, *only_in_history(by_history, shifts, changes)])
+    has_changed = update_suspicions(
+        window, changes, [*shifts, *only_in_history(by_history, shifts, changes)], bool(why)
+    )
     if why:
         for verdict in by_history:
             history.write_history_verdict(window, verdict, why)
@@ -153,12 +155,12 @@ def verdicts_at_new(line: JudgedLine, changes: Sequence[KnownChange], decisive: 
     return verdicts_on(line.placed.scale, values, smallest_effect=line.effect, settled=levels, since=first)
 
 
-def update_suspicions(window: Window, changes: list[KnownChange], shifts: Sequence[Shift]) -> bool:
+def update_suspicions(window: Window, changes: list[KnownChange], shifts: Sequence[Shift], decisive: bool) -> bool:
     """Write the suspicions that new points raise, and move or drop those that points between older ones have changed.
 
     A shift counts if it was judged by a new point. A point at the end of the line raises the suspicions that its
     arrival shows, a point that fills a gap also those around it. So a window that slides over a long line suspects
-    no old commit again. Returns True if anything was written.
+    no old commit again. ``decisive``: nothing can be measured again. Returns True if anything was written.
     """
     new = window.new
     earlier: ChangePoint | None = None
@@ -167,6 +169,8 @@ def update_suspicions(window: Window, changes: list[KnownChange], shifts: Sequen
     for shift in shifts:
         match = next((k for k in changes if k.is_same(shift)), None)
         if shift.returns and (earlier is None or earlier.status in (Status.REFUTED, Status.UNSETTLED)):
+            if earlier and decisive:
+                history.refute_spike(earlier)
             earlier = None
             continue  # a return from a shift that was not found, or was refuted
         origin = earlier if shift.returns else None

@@ -19,6 +19,7 @@ from speedtrack.stats.changes.history import HistoryVerdict, history_verdicts
 SILENT = timedelta(days=14)  # a machine that was silent for so long counts as gone
 PAUSED = timedelta(days=7)  # a paused machine sooner
 NEAR = 3  # measured commits: a verdict this near to a suspicion is about it
+SPIKE = "a spike: the values after it are those of before"
 NOTE = "the history shows it; it could not be measured again: "
 
 Kind = ChangePoint.Kind
@@ -78,6 +79,11 @@ def settled_fields(verdict: HistoryVerdict, why: str) -> dict[str, Any]:
         "note": NOTE + why,
         "settled_at": Now(),
     }
+
+
+def refute_spike(cp: ChangePoint) -> None:
+    """Refute a suspicion that could not be measured again, since later values are those of before."""
+    ChangePoint.objects.filter(pk=cp.pk, status=Status.UNSETTLED).update(status=Status.REFUTED, note=SPIKE)
 
 
 def take_over(cp: ChangePoint, why: str) -> bool:

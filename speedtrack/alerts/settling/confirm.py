@@ -68,7 +68,11 @@ def step() -> None:
 def drop_returns() -> None:
     """Delete suspicions of a return from a change that was not confirmed: both belong to a spike of the machine."""
     vain = (Status.REFUTED, Status.UNSETTLED)
-    ChangePoint.objects.filter(status=Status.SUSPECTED, returns_from__status__in=vain).delete()
+    returns = ChangePoint.objects.filter(status=Status.SUSPECTED, returns_from__status__in=vain)
+    for spike in with_related(ChangePoint.objects.filter(pk__in=returns.values("returns_from"))):
+        if history.why_not_measurable(spike.series):
+            history.refute_spike(spike)
+    returns.delete()
 
 
 def open_brackets() -> None:

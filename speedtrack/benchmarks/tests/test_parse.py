@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 
-from speedtrack.benchmarks.definitions import PATTERNS, Definition, DefinitionError
+from speedtrack.benchmarks.definitions import Definition, DefinitionError
 from speedtrack.benchmarks.groups import group_by_name, groups_of
-from speedtrack.benchmarks.suitefiles import load_suite, parse_suite
+from speedtrack.benchmarks.suitefiles import PATTERNS, load_suite, parse_suite
 from speedtrack.tests.builders import SUITE
 
 

@@ -17,6 +17,8 @@ from speedtrack.tests.builders import SUITE
 TABLE: dict[str, Any] = json.loads(
     (Path(settings.BASE_DIR) / "runners" / "tests" / "golden" / "workloads.json").read_text("utf-8")
 )
+RECORDED: dict[str, Any] = {"mode": "replay", "replay": {"file": "a/b.monitor", "digest": "sha256:" + "0" * 64}}
+FAST = RECORDED["replay"] | {"speed": "fast"}
 HEAD = SUITE.partition("[[benchmark]]")[0]
 
 
@@ -70,7 +72,30 @@ def test_a_stored_workload_is_read_back_as_it_was(workload: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     ("workload", "words"),
     [
-        ({"test": "get", "mode": "idle"}, "workload.mode: Input should be 'closed' or 'open'"),
+        ({"test": "get", "mode": "idle"}, "workload.mode: Input should be 'closed', 'open' or 'replay'"),
+        ({"mode": "replay"}, "exactly one of test, commands, sequence, replay is needed (none given)"),
+        (RECORDED | {"test": "get"}, "replay is needed (test and replay given)"),
+        (RECORDED | {"mode": "closed"}, 'mode = "replay" and the key replay need each other'),
+        ({"mode": "replay", "replay": {"file": "a"}}, "workload.replay.digest: this key is missing"),
+        ({"mode": "replay", "replay": FAST | {"digest": "sha256:0"}}, "the 64 digits that `sha256sum FILE` prints"),
+        ({"mode": "replay", "replay": FAST | {"file": "../a"}}, "give its path from the folder of recordings on"),
+        ({"mode": "replay", "replay": FAST | {"file": "/etc/passwd"}}, "give its path from the folder of recordings"),
+        ({"mode": "replay", "replay": FAST | {"file": "a/../../b"}}, "give its path from the folder of recordings on"),
+        ({"mode": "replay", "replay": FAST | {"speed": "slow"}}, "workload.replay.speed: Input should be 'fast'"),
+        ({"mode": "replay", "replay": FAST | {"speed": 0}}, "workload.replay.speed: Input should be greater than 0"),
+        ({"mode": "replay", "replay": FAST}, 'replay.speed = "fast" needs requests'),
+        (RECORDED | {"requests": 9}, 'requests is for replay.speed = "fast": give duration_s'),
+        (RECORDED | {"keys": {"count": 9}}, 'keys is not for mode = "replay", which sends what was recorded'),
+        (RECORDED | {"prefill": True}, "prefill is not for mode"),
+        (RECORDED | {"warmup_s": 1.0}, "warmup_s is not for mode"),
+        (RECORDED | {"expect": {"hit_rate": 1.0}}, "expect.hit_rate is not for mode"),
+        (RECORDED | {"rate": 5.0}, 'rate is for mode = "open"'),
+        ({"test": "get", "expect": {"errors": 0.1}}, 'expect.errors is for mode = "replay"'),
+        (
+            {"protocol": "memcached", "mode": "replay", "replay": FAST | {"format": "aof"}, "requests": 9},
+            "a cache trace",
+        ),
+        ({"test": "get", "mode": "open", "rate": {"of": "one", "share": 0.5}, "replay": FAST}, "test and replay given"),
         ({"test": "get", "setup": {"request": "SET a 1"}, "prefill": True}, "prefill needs an empty server"),
         ({"protocol": "memcached", "test": "get", "setup": {"request": "set a 0 0 1"}}, 'are for protocol = "resp"'),
         ({"test": "get", "mode": "open", "rate": {"of": "two", "share": 0.5}}, "there is no benchmark 'two'"),
@@ -83,6 +108,28 @@ def test_a_stored_workload_is_read_back_as_it_was(workload: dict[str, Any]) -> N
 )
 def test_what_only_a_suite_can_get_wrong(workload: dict[str, Any], words: str) -> None:
     assert words in refusal(workload)
+
+
+def test_a_recording_is_known_by_its_digest_and_its_speed_not_by_its_name() -> None:
+    def digest(**changes: Any) -> str:
+        text = suite(RECORDED | {"replay": RECORDED["replay"] | changes})
+        return benchmark_digests(parse_suite(text, "tiny.toml").model_dump())["one"]
+
+    assert digest(file="renamed.aof") == digest() == digest(speed=1.0)
+    assert len({digest(), digest(digest="sha256:" + "1" * 64), digest(speed=2.0), digest(format="monitor")}) == 4
+
+
+def test_a_recording_is_not_counted() -> None:
+    """By default all benchmarks are counted that are measured of every commit, so this one is left out."""
+    counted = '[instructions]\ninside = ["f"]\n[[benchmark]]'
+    definition = parse_suite(suite(RECORDED).replace("[[benchmark]]", counted), "tiny.toml")
+    assert definition.functions_of(definition.benchmark[0]) == []
+    assert "and no recording" in refusal(RECORDED, 'instructions = "callgrind"\n')
+    named = suite(RECORDED).replace(
+        "[[benchmark]]", '[instructions]\ninside = ["f"]\nbenchmarks = ["one"]\n[[benchmark]]'
+    )
+    with pytest.raises(DefinitionError, match="and no recording"):
+        parse_suite(named, "tiny.toml")
 
 
 def test_a_sequence_of_setup_is_told_to_the_runner() -> None:

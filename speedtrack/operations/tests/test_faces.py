@@ -274,7 +274,8 @@ def without_numbers(target: str) -> str:
 #: Operations that ``acts`` leaves out, by why.
 ELSEWHERE = {
     "test_roles.py has them: pages alone": "alert.merge alert.split credential.store project.add-branch"
-    " project.drop-branch project.keep-address hook.end machine.return machine.canary machine.freeze machine.lift"
+    " project.drop-branch project.follow-branch"
+    " project.keep-address hook.end machine.return machine.canary machine.freeze machine.lift"
     " machine.rotate member.add",
     "they need a repository, a call or a pull request": "project.track project.change delivery.replay pull.approve"
     " run.retry policy.remove",
@@ -284,7 +285,8 @@ ELSEWHERE = {
     "test_accounts.py has them: one's own account, and commands": "account.activate account.add account.address"
     " account.deactivate account.operator account.owner-link account.remove account.second-step-off session.end"
     " token.add token.revoke invitation.accept invitation.revoke",
-    "commands alone": "alerts.detect metric.change outbox.again retention.prune run.profile secrets.reseal",
+    "commands alone": "alerts.detect metric.change metric.delete metric.rename outbox.again"
+    " retention.prune run.profile secrets.reseal",
 }
 
 

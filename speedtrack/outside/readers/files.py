@@ -2,31 +2,40 @@
 
 import io
 import json
+import re
+import sys
 import tarfile
 import zlib
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.nodes import Node
 
-LARGEST_FILE = 32 * 1024 * 1024  # bytes, also of an archive once it is unpacked
-MOST_MEMBERS = 20_000  # of an archive
+LARGEST_FILE = 32 * 1024 * 1024  # bytes of an upload, also of an archive once it is unpacked
+MOST_MEMBERS = 20_000  # of an uploaded archive
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
+# What printf of C writes for numbers that JSON does not have, and texts, which may contain such words.
+TEXT_OR_NO_NUMBER = re.compile(
+    r'"(?:[^"\\]|\\.)*"|[-+]?(?:\bnan\b(?:\(\w*\))?|\binf(?:inity)?\b|\b1\.#\w+)', re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
 class File:
-    """The bytes of a file, and the name under which it was given."""
+    """The bytes of a file, and the name under which it was given. ``uploaded``: it may be so large only."""
 
     content: bytes
     name: str = ""
+    uploaded: bool = True
 
     def check(self) -> None:
         """Refuse a file that is wrong before parsing, such as an empty one."""
-        if len(self.content) > LARGEST_FILE:
+        if self.uploaded and len(self.content) > LARGEST_FILE:
             raise ReadError(
                 f"it has {len(self.content) / 1e6:.0f} MB", "file", f"at most {LARGEST_FILE / 1e6:.0f} MB are read"
             )
@@ -70,7 +79,7 @@ class File:
             return Node(None)
 
     @cached_property
-    def folder(self) -> "dict[str, File]":
+    def folder(self) -> "Mapping[str, File]":
         """The members by path, or none if it is not an archive: for recognising formats."""
         try:
             return self.members if self.is_archive else {}
@@ -82,18 +91,19 @@ class File:
         return self.content.startswith(GZIP) or self.content[257:262] == b"ustar"
 
     @cached_property
-    def members(self) -> "dict[str, File]":
+    def members(self) -> "Mapping[str, File]":
         """The JSON files of a tar archive by their path. Nothing is unpacked to disk."""
         try:
-            return members_of(unpacked(self.content))
+            largest, most = (LARGEST_FILE, MOST_MEMBERS) if self.uploaded else (sys.maxsize, sys.maxsize)
+            return members_of(unpacked(self.content, largest), most)
         except (tarfile.TarError, EOFError, ValueError, OverflowError, UnicodeError, zlib.error) as wrong:
             raise ReadError(f"the archive cannot be read ({wrong})", "file", "pack it again with tar") from wrong
 
 
 def parse_json(text: str, position: str = "") -> Any:
-    """The value in JSON. Raises ReadError with the position in the text."""
+    """The value in JSON, with words such as ``-nan`` for numbers. Raises ReadError with the position in the text."""
     try:
-        return json.loads(text, object_pairs_hook=without_duplicates)
+        return loaded(text)
     except json.JSONDecodeError as wrong:
         at = f"line {wrong.lineno}, column {wrong.colno}"
         raise ReadError(f"no JSON ({wrong.msg})", joined(position, at), "the file may be cut off") from wrong
@@ -103,36 +113,70 @@ def parse_json(text: str, position: str = "") -> Any:
         raise ReadError("a number has too many digits", joined(position, "document")) from wrong
 
 
+def loaded(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=without_duplicates)
+    except json.JSONDecodeError:
+        plain = TEXT_OR_NO_NUMBER.sub(lambda word: word[0] if word[0].startswith('"') else "NaN", text)
+        if plain == text:
+            raise
+        return json.loads(plain, object_pairs_hook=without_duplicates)
+
+
 def joined(position: str, at: str) -> str:
     return f"{position}, {at}" if position else at
 
 
 def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of an object. Objects of one name get their places, ``name (1)``: memtier_benchmark writes such."""
     members = dict(pairs)
-    if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ReadError(f"an object has the name {twice[:60]!r} twice", "document")
+    if len(members) == len(pairs):
+        return members
+    repeated = {name for name, count in Counter(name for name, _ in pairs).items() if count > 1}
+    if (wrong := next((name for name, it in pairs if name in repeated and not isinstance(it, dict)), None)) is not None:
+        raise ReadError(f"an object has the name {wrong[:60]!r} twice", "document")
+    places = Counter[str]()
+    members = {}
+    for name, value in pairs:
+        places[name] += name in repeated
+        members[f"{name} ({places[name]})" if name in repeated else name] = value
     return members
 
 
-def unpacked(content: bytes) -> bytes:
+@dataclass(frozen=True)
+class Folder(File):
+    """Several files by their paths, each read when it is asked for: a folder on this machine, or a part of a file."""
+
+    content: bytes = b""
+    files: Mapping[str, File] = field(default_factory=dict)
+    is_archive = True
+
+    def check(self) -> None:
+        if not self.files:
+            raise ReadError("the folder has no JSON file", self.name)
+
+    @property
+    def members(self) -> Mapping[str, File]:
+        return self.files
+
+
+def unpacked(content: bytes, largest: int) -> bytes:
     if not content.startswith(GZIP):
         return content
     stream = zlib.decompressobj(wbits=31)
-    plain = stream.decompress(content, LARGEST_FILE)
+    plain = stream.decompress(content, largest)
     if not stream.eof:
-        cause = f"it is cut off, or has more than {LARGEST_FILE / 1e6:.0f} MB once unpacked"
+        cause = f"it is cut off, or has more than {largest / 1e6:.0f} MB once unpacked"
         raise ReadError(cause, "file", "pack only the folder of results")
     return plain
 
 
-def members_of(content: bytes) -> dict[str, File]:
+def members_of(content: bytes, most: int) -> dict[str, File]:
     files: dict[str, File] = {}
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
         for number, member in enumerate(archive):
-            if number >= MOST_MEMBERS:
-                raise ReadError(f"the archive has more than {MOST_MEMBERS:,} files", "file", "pack fewer at a time")
+            if number >= most:
+                raise ReadError(f"the archive has more than {most:,} files", "file", "pack fewer at a time")
             if is_plain_json(member) and (stream := archive.extractfile(member)):
                 path = member.name.removeprefix("./")
                 files[path] = File(stream.read(LARGEST_FILE), path)

@@ -1,27 +1,33 @@
-"""Pack a folder of results on this machine as the archive that readers take. Used by the command, not by the server."""
+"""A folder of results on this machine, whose files are read one at a time. Used by the command, not by the server."""
 
-import io
-import tarfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from speedtrack.outside.readers import ReadError
-from speedtrack.outside.readers.files import LARGEST_FILE, MOST_MEMBERS
+from speedtrack.outside.readers.files import File, Folder
 
 
-def tar_of(folder: Path) -> bytes:
-    """A tar archive of the folder's JSON files, without links. Raises ReadError if there are none, or too many."""
-    archive, total = io.BytesIO(), 0
-    if not (paths := json_files(folder)):
-        raise ReadError("the folder has no JSON file", folder.name)
-    with tarfile.open(fileobj=archive, mode="w") as packing:
-        for number, path in enumerate(paths):
-            total += path.stat().st_size
-            if number >= MOST_MEMBERS or total > LARGEST_FILE:
-                limit = f"{MOST_MEMBERS:,} files or {LARGEST_FILE / 1e6:.0f} MB"
-                raise ReadError(f"the folder has more than {limit} of JSON", folder.name, "give a smaller part of it")
-            packing.add(path, path.relative_to(folder).as_posix(), recursive=False)
-    return archive.getvalue()
+class FilesOfFolder(Mapping[str, File]):
+    """The JSON files of a folder by their paths within it, without links. Each is read anew when it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        paths = (path for path in folder.rglob("*.json") if path.is_file() and not path.is_symlink())
+        self.paths = dict.fromkeys(sorted(path.relative_to(folder).as_posix() for path in paths))
+
+    def __getitem__(self, path: str) -> File:
+        if path not in self.paths:
+            raise KeyError(path)
+        return File((self.folder / path).read_bytes(), path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self.paths
 
 
-def json_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*.json") if path.is_file() and not path.is_symlink())
+def folder_of(path: Path) -> Folder:
+    return Folder(name=path.name, files=FilesOfFolder(path))

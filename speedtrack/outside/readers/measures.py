@@ -96,6 +96,21 @@ def known_unit(unit: str) -> Measure | None:
     return rate_of(unit)
 
 
+def factor_between(unit: str, other: str) -> Decimal | None:
+    """What values in a unit are multiplied by to be in another; None if these are not known to be of one dimension."""
+    if unit == other:
+        return Decimal(1)
+    measure, other_measure = known_unit(unit), known_unit(other)
+    if measure is None or other_measure is None or measure.unit != other_measure.unit:
+        return None
+    return measure.factor / other_measure.factor
+
+
+def scaled(value: float, factor: Decimal) -> float:
+    """A value in another unit, computed in decimal so that 0.1 ms is exactly 100000 ns."""
+    return value if factor == 1 else float(Decimal(repr(value)) * factor)
+
+
 def rate_of(unit: str) -> Measure | None:
     match = PER_SECOND.match(unit)
     if match is None:

@@ -1,6 +1,7 @@
 """Values of a JSON document that know their position, so that a refusal has a JSON pointer."""
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ LONGEST_TEXT = 1000
 LARGEST = 1e300
 KINDS = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
 LATEST_MS = 253_402_300_799_000  # the end of the year 9999
+NUMBER = re.compile(r"[-+]?\d{1,400}(\.\d{0,400})?([eE][-+]?\d{1,3})?")  # some tools write numbers as text
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,10 @@ class Node:
         return self.refused(f"it is {KINDS.get(type(self.value), 'a number')}, expected was {kind}")
 
     def __getitem__(self, key: str) -> "Node":
-        member = self.get(key)
-        if member is None:
+        members = self.object()
+        if key not in members:
             raise self.refused(f"it has no {key!r}")
-        return member
+        return Node(members[key], f"{self.pointer}/{escaped(key)}")
 
     def get(self, key: str) -> "Node | None":
         """The member with this name; None if it is absent or null."""
@@ -71,14 +73,20 @@ class Node:
         return self.text() if isinstance(self.value, str) else f"{self.number():.12g}"
 
     def number(self) -> float:
-        if isinstance(self.value, bool) or not isinstance(self.value, int | float):
-            raise self.expected("a number")
+        """A number that may have been measured; text is one if it is written like one."""
+        is_number = isinstance(self.value, int | float) and not isinstance(self.value, bool)
+        if not is_number and not (isinstance(self.value, str) and NUMBER.fullmatch(self.value.strip())):
+            raise (
+                self.refused(f"{self.value[:40]!r} is no number")
+                if isinstance(self.value, str)
+                else self.expected("a number")
+            )
         try:
             number = float(self.value)
         except OverflowError:
             number = math.inf
         if math.isnan(number) or abs(number) > LARGEST:
-            raise self.refused(f"{number} is no result of a measurement", "take it out of the file")
+            raise self.refused(f"{number} is no result of a measurement")
         return number
 
     def amount(self) -> float:
@@ -86,9 +94,6 @@ class Node:
         if (number := self.number()) < 0:
             raise self.refused(f"{number:.6g} is negative")
         return number
-
-    def amounts(self) -> tuple[float, ...]:
-        return tuple(item.amount() for item in self.list())
 
     def count(self) -> int:
         number = self.amount()

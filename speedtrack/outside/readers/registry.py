@@ -45,9 +45,8 @@ def reader_named(name: str) -> ToolReader:
     raise ReadError(f"there is no format {name!r}", remedy=f"use one of {formats}")
 
 
-def reader_of(content: bytes, name: str) -> ToolReader:
+def reader_of(file: File) -> ToolReader:
     """The reader that recognises a file. Raises ReadError if none or several do."""
-    file = File(content, name)
     file.check()
     candidates = [reader for reader in READERS if reader.recognises(file)]
     if len(candidates) != 1:

@@ -1,17 +1,29 @@
 """Gather the results of a reader in the native document's form, and the reasons for parts that are left out."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from itertools import islice
 from typing import Literal
 
 from speedtrack.outside.readers import Options, OutsideResult, ReadError, Word
-from speedtrack.outside.readers.measures import LONGEST_METRIC, LONGEST_UNIT, UNNAMED, Better, Measure, known_unit
+from speedtrack.outside.readers.measures import (
+    LONGEST_METRIC,
+    LONGEST_UNIT,
+    UNNAMED,
+    Better,
+    Measure,
+    known_unit,
+    scaled,
+)
+from speedtrack.outside.readers.nodes import Node
 from speedtrack.stats.summary import summarize
 
 MOST_SAMPLES = 1000  # of a result, as in the native document; if there are more, their median is stored
+GIVEN = ("better",)  # options of readers
 MOST_SHOWN = 3  # reasons in one message
 HIGHER: Literal["higher"] = "higher"
 LOWER: Literal["lower"] = "lower"
@@ -20,10 +32,14 @@ LARGEST_COUNT = 32_767  # as in the native document
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A part of a file that became no result."""
+    """A part of a file that became no result.
+
+    ``is_fault``: it should have become one, but cannot be used. Other parts were not measured, or lack a direction.
+    """
 
     position: str
     cause: str
+    is_fault: bool = False
 
     def __str__(self) -> str:
         return f"{self.position}: {self.cause}"
@@ -71,6 +87,35 @@ class FileResults:
     def skip(self, position: str, cause: str) -> None:
         self.left_out.append(LeftOut(position, cause))
 
+    def fault(self, position: str, cause: str) -> None:
+        self.left_out.append(LeftOut(position or "file", cause, is_fault=True))
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Leave out only the part of the file that is read within, such as a row, if it cannot be read."""
+        try:
+            yield
+        except ReadError as wrong:
+            self.fault(wrong.place, ": ".join(filter(None, (wrong.cause, wrong.remedy))))
+
+    def amount(self, node: Node | None) -> float | None:
+        """The amount in a node, such as a time; None if there is no node, or if its value is left out."""
+        if node is not None:
+            with self.part():
+                return node.amount()
+        return None
+
+    def amounts(self, nodes: Iterable[Node]) -> list[float]:
+        """The amounts in nodes, without those that are left out."""
+        return [amount for node in nodes if (amount := self.amount(node)) is not None]
+
+    def moment(self, node: Node | None, read: Callable[[Node], datetime]) -> datetime | None:
+        """The date in a node; None if there is no node, or if its date is left out."""
+        if node is not None:
+            with self.part():
+                return read(node)
+        return None
+
     def direction(self, metric: str) -> Better | None:
         return self.directions.get(metric) or self.directions.get("")
 
@@ -82,9 +127,11 @@ class FileResults:
         origin: FileOrigin,
         position: str,
     ) -> None:
-        """Add one result. It is left out if its direction is unknown or a value is zero: changes are ratios."""
+        """Add one result. It is left out if its direction is unknown, and ignored if it has no value at all."""
         summary = numbers if isinstance(numbers, FileSummary) else condensed_samples(list(numbers))
         better = measure.better or self.direction(measure.metric)
+        if not summary:
+            return
         if len(measure.unit) > LONGEST_UNIT or len(measure.metric) > LONGEST_METRIC:
             self.skip(position, f"{measure.unit[:60]!r} is too long for a unit ({LONGEST_UNIT} characters)")
         elif better is None:
@@ -92,8 +139,6 @@ class FileResults:
                 position,
                 f"it is unknown which direction of {measure.metric[:60]!r} is better: state it (--option better=lower)",
             )
-        elif any(value <= 0 for value in values_of(summary)):
-            self.skip(position, f"{measure.metric!r} is zero, and changes are ratios")
         else:
             self.results.append(self.result(benchmark, measure, better, summary, origin))
 
@@ -134,8 +179,19 @@ class FileResults:
         """This reading. Raises ReadError if it has no usable result."""
         if self.results:
             return self
-        causes = "; ".join(str(omission) for omission in self.left_out[:MOST_SHOWN])
-        raise ReadError(f"it has no usable result{': ' if causes else ''}{causes}", "file")
+        raise without_results(map(str, self.left_out))
+
+
+def without_results(omissions: Iterable[str]) -> ReadError:
+    """The refusal of a file in which nothing is usable, with the first reasons."""
+    causes = "; ".join(islice(omissions, MOST_SHOWN))
+    return ReadError(f"it has no usable result{': ' if causes else ''}{causes}", "file")
+
+
+def check_given(options: Options) -> None:
+    """Refuse unknown options. Raises ReadError."""
+    if unknown := [name for name in options.given if name not in GIVEN]:
+        raise ReadError(f"there is no option {unknown[0][:60]!r}", remedy=f"known is {', '.join(GIVEN)}")
 
 
 def stated_directions(texts: Iterable[str]) -> dict[str, Better]:
@@ -152,10 +208,6 @@ def stated_directions(texts: Iterable[str]) -> dict[str, Better]:
     return stated
 
 
-def values_of(numbers: FileSummary | list[float]) -> list[float]:
-    return [numbers.value] if isinstance(numbers, FileSummary) else numbers
-
-
 def condensed_samples(samples: list[float]) -> FileSummary | list[float]:
     """The repeats, or their median with its interval if there are too many for one result."""
     if len(samples) <= MOST_SAMPLES:
@@ -164,17 +216,20 @@ def condensed_samples(samples: list[float]) -> FileSummary | list[float]:
     return FileSummary(estimate.value, estimate.low, estimate.high, estimate.n)
 
 
-def scaled(value: float, factor: Decimal) -> float:
-    """A value in another unit, computed in decimal so that 0.1 ms is exactly 100000 ns."""
-    return value if factor == 1 else float(Decimal(repr(value)) * factor)
+def end_of(node: Node | None) -> float | None:
+    """The end of an interval; None if it is unknown. Some tools write infinity then, or no number."""
+    try:
+        return node.number() if node else None
+    except ReadError:
+        return None
 
 
 def with_summary(result: OutsideResult, summary: FileSummary, factor: Decimal) -> OutsideResult:
-    """The result with a summary; the interval only if it is valid: around the value, and with positive ends."""
+    """The result with a summary; the interval only if it is valid: around the value, and without negative ends."""
     n = min(summary.n, LARGEST_COUNT) if summary.n else None
     summary_result = replace(result, value=scaled(summary.value, factor), n=n)
     low, high = summary.low, summary.high
-    if low is None or high is None or not 0 < low <= summary.value <= high:
+    if low is None or high is None or not 0 <= low <= summary.value <= high:
         return summary_result
     return replace(summary_result, low=scaled(low, factor), high=scaled(high, factor))
 

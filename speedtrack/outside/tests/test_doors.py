@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 import threading
 import urllib.error
 import urllib.parse
@@ -19,7 +20,10 @@ from django.test import Client
 
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import AuditEntry, Membership, Role, Scope
-from speedtrack.outside import commits, document
+from speedtrack.outside import commits, document, importing
+from speedtrack.outside.readers import Options
+from speedtrack.outside.readers.formats import asv
+from speedtrack.outside.readers.tests.test_field_files import CASES
 from speedtrack.outside.tests.conftest import document_of, row
 from speedtrack.projects import sync
 from speedtrack.projects.models import Commit, Project
@@ -197,12 +201,12 @@ def test_codespeeds_clients_work_unchanged(live_server: Any, settings: Any, proj
         (codespeed_result("23"), "commitid: kvd has no commit"),
         (codespeed_result(shas[0], result_value="nan"), 'Value for key "result_value" is not a number'),
         (codespeed_result(shas[0], result_value="x"), 'Value for key "result_value" is not a number'),
-        (codespeed_result(shas[0], result_value="-3"), "result_value: values lie between"),
+        (codespeed_result(shas[0], result_value="-3"), "result_value: Input should be greater than or equal to 0"),
         (codespeed_result(shas[0], result_date="yesterday"), 'Value for key "result_date" is not a date'),
         (codespeed_result(shas[0], result_date=now + timedelta(days=9)), "in the future"),
         (codespeed_result(shas[0], environment="!?"), "environment: the name of a machine"),
         (codespeed_result(shas[0], benchmark="a\0"), "cannot be stored"),
-        (codespeed_result(shas[0], benchmark="a" * 101), "benchmark: "),
+        (codespeed_result(shas[0], benchmark="a" * 1001), "benchmark: "),
         (codespeed_result(shas[0], units="x" * 30), "unit: "),
     ]
     for form, words in wrong:
@@ -326,6 +330,59 @@ def test_the_smallest_effect_of_a_metric_is_stated_by_command(project: Project, 
     for arguments in (("nosuch",), ("time", "--smallest-effect", "x"), ("time", "--smallest-effect", "0")):
         with pytest.raises(CommandError):
             call_command("metric", "kvd", *arguments)
+
+
+def test_a_metric_is_renamed_with_its_history_and_deleted_by_command(project: Project, shas: list[str]) -> None:
+    imported(GOLDEN)
+    count = Measurement.objects.count()
+    named = Series.objects.filter(metric="time--s--lower").count()
+    out = StringIO()
+    call_command("metric", "kvd", "time", "--rename", "wall time", stdout=out)
+    assert "time is wall time now" in out.getvalue()
+    assert Series.objects.filter(metric="wall-20time--s--lower").count() == named > 0
+    with pytest.raises(CommandError, match="has a metric 'rate' already"):
+        call_command("metric", "kvd", "wall time", "--rename", "rate")
+    call_command("metric", "kvd", "wall time", "--delete", stdout=out)
+    assert "wall time is deleted with" in out.getvalue()
+    assert Measurement.objects.count() < count
+    assert not Series.objects.filter(metric="wall-20time--s--lower").exists()
+
+
+def test_what_cannot_be_used_ends_the_command_with_1_and_refusals_of_a_commit_are_one_sentence(
+    project: Project, shas: list[str], tmp_path: Path
+) -> None:
+    lines = "".join(f"BenchmarkGet{place}-2 10 {place + 1} ns/op\n" for place in range(3))
+    path = tmp_path / "bench.txt"
+    path.write_text(lines + "BenchmarkBad-2 10 NaN ns/op\n")
+    out = StringIO()
+    with pytest.raises(CommandError, match="1 results were not stored") as refused:
+        call_command("import", "kvd", str(path), "--commit", shas[0], "--machine", "ci", stdout=out)
+    assert refused.value.returncode == 1
+    assert out.getvalue() == "bench.txt: 3 taken, 0 unchanged, 1 refused\n  line 4, ns/op: 'NaN' is no number\n"
+    path.write_text(lines)
+    out = StringIO()
+    with pytest.raises(CommandError, match="3 results were not stored"):
+        call_command("import", "kvd", str(path), "--commit", "f" * 40, "--machine", "ci", stdout=out)
+    assert out.getvalue().count("f" * 40) == 1 and "  3 results: kvd has no commit" in out.getvalue()
+    with pytest.raises(CommandError, match="there is no option 'bettr': known is better"):
+        call_command("import", "kvd", str(path), "--option", "bettr=lower")
+
+
+def test_a_history_of_asv_is_read_part_by_part(project: Project, shas: list[str], tmp_path: Path) -> None:
+    folder, source = tmp_path / "results", CASES / "asv-negative"
+    shutil.copytree(source, folder)
+    (only,) = (folder / "box").glob("0*.json")
+    text = only.read_text().replace("-0.25", "0.25")
+    only.unlink()
+    for number, sha in enumerate(shas * 30):
+        environment = f'"python": "3.{number}"'  # another line each
+        (folder / "box" / f"{number:08}-e.json").write_text(
+            text.replace("0" * 40, sha).replace('"python": "3.11"', environment)
+        )
+    contents = importing.contents_of(folder, "auto", Options())
+    assert contents.count is None and len(next(iter(contents.parcels)).batch.results) == asv.FILES_AT_ONCE
+    assert "results: 120 taken, 0 unchanged, 0 refused, 120 left out" in imported(folder)
+    assert "0 taken, 120 unchanged" in imported(folder)
 
 
 def large_file(folder: Path, sha: str, count: int, **changes: Any) -> Path:

@@ -1,20 +1,24 @@
 """From results that were sent in to one alert, and to pages: with a real repository, by the history alone."""
 
 import random
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from speedtrack.alerts.detection import detection
+from speedtrack.alerts.detection import detection, history
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.metrics import Direction, outside_key
 from speedtrack.outside import storing
+from speedtrack.outside.readers.tests.test_field_files import CASES
 from speedtrack.outside.tests.conftest import row, send
 from speedtrack.projects.models import Commit, Project, Tag
 from speedtrack.runs.models import Attempt, Import, Run, Series
@@ -67,6 +71,37 @@ def test_a_planted_step_becomes_one_alert_marked_as_of_the_history(project: Proj
     assert (Alert.objects.count(), ChangePoint.objects.count()) == (1, 1)
     assert not Run.objects.exclude(reason="import").exists(), "nothing is measured again"
     assert not Series.objects.exclude(error="").exists()
+
+
+def test_a_count_that_leaves_zero_is_a_change_from_zero(project: Project, shas: list[str], tmp_path: Path) -> None:
+    Project.objects.update(mail_history_verdicts=True)
+    content = (CASES / "zero-to-three-allocs.js").read_text()
+    for old, sha in zip(re.findall(r'"id": "([0-9a-f]{40})"', content), shas, strict=True):
+        content = content.replace(old, sha)
+    (tmp_path / "data.js").write_text(content)
+    call_command("import", project.slug, str(tmp_path / "data.js"), "--machine", "ci")
+    look()
+    (cp,) = ChangePoint.objects.all()
+    assert (cp.series.metric, cp.commit.sha) == ("allocations--allocs-2Fop--lower", shas[30])
+    assert cp.is_slowdown and cp.ratio == 2.0, "the difference as a share of the larger value, as 0 has no ratio"
+    assert Alert.objects.get().commit.sha == shas[30]
+
+
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_spike_is_refuted_when_later_values_are_those_of_before(
+    project: Project, shas: list[str], client: Client, width: int, one_by_one: bool
+) -> None:
+    noise = random.Random(3)
+    spike = range(STEP, STEP + width)
+    levels = [0.012 * (999 if place in spike else 1) * noise.gauss(1, 0.004) for place in range(len(shas))]
+    rows = [row(sha, value=level) for sha, level in zip(shas, levels, strict=True)]
+    for part in (rows[: STEP + width], rows[STEP + width :]) if one_by_one else (rows,):
+        send(project, *part)
+        look()
+        look()
+    assert [(cp.status, cp.note) for cp in ChangePoint.objects.all()] == [("refuted", history.SPIKE)]
+    assert "Last change" not in client.get("/").content.decode()
 
 
 def test_what_is_sent_at_once_is_news_and_no_mail_without_the_setting(project: Project, shas: list[str]) -> None:

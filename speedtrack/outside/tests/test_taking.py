@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from speedtrack.alerts.settling import floors
-from speedtrack.benchmarks.models import OutsideMetric
+from speedtrack.benchmarks.models import LONGEST_NAME, Benchmark, OutsideMetric
 from speedtrack.outside import commits
 from speedtrack.outside.document import MOST_RESULTS
 from speedtrack.outside.tests.conftest import row, send
@@ -71,8 +71,8 @@ def test_each_result_is_refused_by_itself_or_with_all(project: Project, shas: li
     wrong = {
         "/commit": [row("f" * 40), row("1234567"), row("HEAD~1"), row("nosuch"), row(":/Change"), row("--all")],
         "/machine": [row(shas[0], machine=name) for name in ("m1", "old", "!!!")],
-        "/benchmark": [row(shas[0], benchmark=".."), row(shas[0], parameters={"a": "x" * 150, "b": "y" * 150})],
-        "/unit": [row(shas[0], unit="ms", id="u"), row(shas[0], metric="new", unit=None)],
+        "/benchmark": [row(shas[0], benchmark="..")],
+        "/unit": [row(shas[0], unit="bytes", id="u"), row(shas[0], metric="new", unit=None)],
         "/better": [row(shas[0], better="higher", id="u"), row(shas[0], metric="new", better=None)],
         "/measured_at": [row(shas[0], measured_at=late)],
         "/metric": [row(shas[0], metric="\U0001f422" * 30)],
@@ -90,6 +90,28 @@ def test_each_result_is_refused_by_itself_or_with_all(project: Project, shas: li
     assert all(one.detail for one in report.refused)
     known = send(project, row(shas[1], unit=None, better=None))
     assert known.taken == 1, "a known metric needs no definition"
+
+
+@pytest.mark.parametrize(("first", "second", "values"), [("s", "ms", [1.5, 0.0015]), ("ms", "s", [1.5, 1500])])
+def test_a_unit_of_the_same_dimension_is_converted_whichever_came_first(
+    project: Project, shas: list[str], first: str, second: str, values: list[float]
+) -> None:
+    rows = [row(shas[0], unit=first), row(shas[1], unit=second, low=1.0, high=2.0)]
+    assert send(project, *rows).taken == 2
+    assert send(project, *rows).unchanged == 2
+    found = Measurement.objects.order_by("commit__positions__number", "pk")
+    assert [one.value for one in found] == values
+    assert (found[1].low, found[1].high) == (values[1] / 1.5, pytest.approx(values[1] / 0.75))
+    (metric,) = OutsideMetric.objects.all()
+    assert metric.metric.unit == first, "what senders leave out stays the unit that they gave first"
+
+
+def test_long_names_are_shortened_with_a_digest(project: Project, shas: list[str]) -> None:
+    rows = [row(shas[0], benchmark="x" * 300 + end) for end in "ab"] + [row(shas[0], benchmark="y" * LONGEST_NAME)]
+    assert send(project, *rows).taken == 3
+    names = sorted(Benchmark.objects.filter(name__regex="^(x|y)").values_list("name", flat=True))
+    assert [len(name) for name in names] == [LONGEST_NAME] * 3
+    assert names[2] == "y" * LONGEST_NAME and names[0] != names[1]
 
 
 def test_commits_are_found_by_any_name_and_in_the_repository(

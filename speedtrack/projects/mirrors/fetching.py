@@ -61,6 +61,7 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
 
     One call at a time per project. Raises RepositoryError if nothing can be fetched at all.
     """
+    check_whole(remote)
     break_old_locks(git.make_mirror(slug))
     remote_refs = git.remote_refs(remote)
     local = git.local_refs(slug)
@@ -75,6 +76,15 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
     git.delete_refs(slug, [ref for ref in local if ref.startswith("refs/tags/") and ref not in tags])
     faults |= fetch_refs(slug, remote, [ref for ref, sha in tags.items() if local.get(ref) != sha])
     return FetchResult(remote_refs, faults)
+
+
+def check_whole(remote: Remote) -> None:
+    """Refuse a shallow clone on this machine: git fetches nothing from it, and says so only in a warning."""
+    if remote.is_local and any((Path(remote.url) / place).exists() for place in ("shallow", ".git/shallow")):
+        raise RepositoryUnreachable(
+            f"{remote.url} is a shallow clone, which lacks the beginning of the history: run "
+            "git fetch --unshallow there, or track its source"
+        )
 
 
 def heads_to_fetch(slug: str, refs: Sequence[str], remote: Mapping[str, str], local: Mapping[str, str]) -> list[str]:
@@ -169,6 +179,11 @@ def failure_with_remedy(slug: str, remote: Remote, error: GitFailed) -> Reposito
     return RepositoryUnreachable(f"cannot fetch {remote.url}: {error}. {remedy}")
 
 
+def fetch_branch(slug: str, remote: Remote, branch: str, sha: str, timeout_s: float | None = None) -> None:
+    """Fetch a branch that is not tracked, whose head is ``sha``. Raises RepositoryError."""
+    run_fetch(slug, remote, [f"+{head_ref(branch)}:{REQUESTED}{sha}"], timeout_s)
+
+
 def is_related(slug: str, remote: Remote, branch: str, within_s: float) -> bool:
     """Return whether git finds a common commit of this remote and the mirror within the time.
 
@@ -180,7 +195,7 @@ def is_related(slug: str, remote: Remote, branch: str, within_s: float) -> bool:
         return True
     sha = remote_refs.get(head_ref(branch), "")
     try:
-        run_fetch(slug, remote, [f"+{head_ref(branch)}:{REQUESTED}{sha}"], within_s)
+        fetch_branch(slug, remote, branch, sha, within_s)
         return any(git.have_common_commit(slug, sha, local_sha) for local_sha in local)
     except RepositoryError:
         return False

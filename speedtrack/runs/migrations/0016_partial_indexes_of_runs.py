@@ -7,9 +7,7 @@ class Migration(migrations.Migration):
     atomic = False  # an index that is made concurrently stops no claim, and cannot be made in a transaction
 
     dependencies = [
-        ('benchmarks', '0002_outside_metrics'),
-        ('projects', '0007_chains'),
-        ('runs', '0013_flags_as_text'),
+        ('runs', '0014_alarms_of_gone_branches'),
     ]
 
     operations = [

@@ -17,7 +17,8 @@ class AlarmQuerySet(models.QuerySet["Alarm"]):
 
 
 class Alarm(models.Model):
-    """An episode of trouble of a machine or a branch. Operators get a mail when it begins, and one when it is over.
+    """An episode of trouble of a machine or a branch. Operators get a mail when it begins, and one when it is over;
+    of a branch that is gone its project's owners too.
 
     ``untold``: the mails of its beginning or its end are not in the outbox yet.
     """
@@ -26,11 +27,13 @@ class Alarm(models.Model):
         STALLED = "stalled"  #: its run makes no progress, though its runner is alive
         UNABLE = "unable"  #: its runner takes no work, since its disk is full
         LAG = "lag"  #: the head of a branch has waited too long for its measurement
+        GONE = "gone"  #: the default branch of a repository was deleted, or has another name
 
     WORDS: ClassVar[dict[str, str]] = {
         Kind.STALLED: "is alive, but not finishing",
         Kind.UNABLE: "takes no work",
         Kind.LAG: "is not measured",
+        Kind.GONE: "is gone",
     }
 
     kind = models.CharField(max_length=20, choices=Kind)
@@ -53,8 +56,8 @@ class Alarm(models.Model):
                 name="one_open_alarm_of_a_kind",
             ),
             models.CheckConstraint(
-                condition=Q(kind="lag", machine=None, branch__isnull=False)
-                | (~Q(kind="lag") & Q(machine__isnull=False, branch=None)),
+                condition=Q(kind__in=["lag", "gone"], machine=None, branch__isnull=False)
+                | (~Q(kind__in=["lag", "gone"]) & Q(machine__isnull=False, branch=None)),
                 name="an_alarm_is_of_a_machine_or_a_branch",
             ),
             Wakes(name="an_untold_alarm_wakes", after="INSERT OR UPDATE", rows="NEW.untold"),

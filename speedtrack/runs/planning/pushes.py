@@ -12,8 +12,9 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import Interrupted, RepositoryError
 from speedtrack.projects.models import Delivery, Project, ProjectQuerySet
 from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, project_lock, sync
-from speedtrack.runs.models import PlanningPolicy
+from speedtrack.runs.models import Alarm, PlanningPolicy
 from speedtrack.runs.planning import choosing, ladders, planning
+from speedtrack.runs.scheduling import alarms
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +77,24 @@ def look_for_news(project: Project) -> None:
         sync_and_plan(project)
     else:
         note_success(project)
+        watch_default_branch(project)
         ladders.plan_daily(project)
         choosing.plan_extended(project)
+
+
+def watch_default_branch(project: Project) -> None:
+    """Begin an alarm when the default branch is gone, and end it when it is back, or another one is followed."""
+    gone = project.branches.filter(name=project.default_branch).first() if project.branch_gone_at else None
+    if gone:
+        known = (
+            f"the repository's branch is now {project.successor}" if project.successor else "no branch goes on from it"
+        )
+        alarms.begin(
+            Alarm.Kind.GONE, f"the repository has it no more, and {known}: nothing new is measured", branch=gone
+        )
+    over = Alarm.objects.open().filter(kind=Alarm.Kind.GONE, branch__project=project)
+    for alarm in over.exclude(branch=gone) if gone else over:
+        alarms.end(Alarm.Kind.GONE, f"{project.default_branch} is followed", branch=alarm.branch)
 
 
 def sync_and_plan(project: Project) -> int:
@@ -88,10 +105,12 @@ def sync_and_plan(project: Project) -> int:
     """
     started_at = Project.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=project.pk)
     counts: dict[str, int] = {}
-    sync(project, then=lambda moved, tagged: counts.update(plan_changes(project, moved, tagged)))
+    changes = sync(project, then=lambda moved, tagged: counts.update(plan_changes(project, moved, tagged)))
+    watch_default_branch(project)
     run_count = sum(counts.values())
     run_count += ladders.plan_ladders(project) + choosing.plan_tagged(project) + choosing.plan_extended(project)
     outcomes = [f"{begin} {count} runs queued" for begin, count in counts.items()]
+    outcomes += [f"{change.branch} deleted" for change in changes if change.moved and change.branch.deleted_at]
     outcomes += [f"{ref} was left out: {fault['why']}" for ref, fault in project.left_out.items()]
     Delivery.objects.filter(project=project, status=Delivery.Status.RECEIVED, received_at__lte=started_at).update(
         status=Delivery.Status.PROCESSED, outcome="; ".join(outcomes) or "nothing new on the tracked branches"

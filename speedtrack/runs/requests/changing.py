@@ -60,11 +60,13 @@ def change(project: Project, values: Mapping[str, Any], unrelated: bool = False)
     if "url" in changes:
         changes["url"] = (project.url, address_for(project, values["url"], unrelated))
         project.renamed_to = ""
+    if "default_branch" in changes:
+        project.branch_gone_at, project.successor = None, ""
     for name, (_, value) in changes.items():
         setattr(project, name, value)
     if changes:
         project.polled_at = None  # so that it is looked at soon
-        project.save(update_fields=[*changes, "polled_at", "renamed_to"])
+        project.save(update_fields=[*changes, "polled_at", "renamed_to", "branch_gone_at", "successor"])
     return changes
 
 

@@ -20,6 +20,7 @@ PLACES = {
     "{room}": "$room",
     "{speedbench}": "$speedbench",
     "{driver_cpus}": "$driver_cpus",
+    "{recordings}": "$recordings",
     "{cores}": "$(nproc)",
 }
 PLACE = re.compile(r"\{(?:[a-z_]+|artifact:[^{}]+)\}")
@@ -34,7 +35,7 @@ speedbench=${{SPEEDBENCH:-speedbench}}   # the load driver: runners/driver of Sp
 server_cpus=${{SERVER_CPUS:-{server_cpus}}} driver_cpus=${{DRIVER_CPUS:-{driver_cpus}}}
 memory_nodes=${{MEMORY_NODES-{memory_nodes}}}   # empty: memory of any node
 on() {{ exec ${{memory_nodes:+numactl --membind="$memory_nodes"}} taskset --cpu-list "$@"; }}
-port=${{PORT:-7379}}
+{recordings}port=${{PORT:-7379}}
 room=$(mktemp -d)
 socket=$room/s
 mkdir "$room/data" "$room/home"
@@ -69,6 +70,7 @@ env -i PATH="${{BUILD_PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 CONTAINER = """\
 {image}docker run --rm --network none --user "$(id -u):$(id -g)" --volume "$room:/build" --workdir /build/source \\
     --env HOME=/build/home --env LANG=C.UTF-8 --env SOURCE_DATE_EPOCH=0 {environment}"$image" sh -c {command} >&2"""
+RECORDINGS = 'recordings=$(realpath "${RECORDINGS:-.}")   # the folder of recorded traffic\n'
 READY = {"unix": '[ -S "$socket" ]', "tcp": '(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null'}
 
 
@@ -90,6 +92,7 @@ def script_of(run: Run, result: Result, definition: Definition) -> str:
         sha=commit.sha,
         server_cpus=recipe["server_cpus"],
         driver_cpus=recipe["driver_cpus"],
+        recordings=RECORDINGS if section.workload and section.workload.replay else "",
         build=build_lines(definition.build, recipe.get("relink")),
         memory_nodes=recipe["memory_nodes"],
         padding_bytes=recipe["padding_bytes"],

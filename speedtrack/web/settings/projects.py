@@ -154,6 +154,7 @@ def change_tracking(request: HttpRequest, slug: str, action: str) -> HttpRespons
 ACTIONS: dict[str, Callable[[Actor, Project, str], Done]] = {
     "end-former-secret": lambda actor, project, branch: projects.end_former_secret(actor, project),
     "keep-address": lambda actor, project, branch: projects.keep_address(actor, project),
+    "follow-branch": lambda actor, project, branch: projects.follow_branch(actor, project),
     "track-again": lambda actor, project, branch: projects.track_again(actor, project),
     "add-branch": projects.add_branch,
     "drop-branch": projects.drop_branch,

@@ -110,7 +110,13 @@ def test_a_long_grid_has_pages_with_the_same_cells(
     part = html_of(client.get("/p/kvd/?page=2&part=rows"))
     assert rows.findall(part) == rows.findall(second) and "<html" not in part and "<span>writes</span>" in part
     assert names(client, "q=set") == ["set-p1"], "the filter looks for rows of all pages"
-    assert len(client.get("/p/kvd.json").json()["benchmarks"]) == 2
+    found = client.get("/p/kvd.json").json()
+    assert found["next"] == "/p/kvd.json?page=2"
+    more = client.get(found["next"]).json()
+    assert [row["name"] for page in (found, more) for row in page["benchmarks"]] == ["get-p1", "set-p1"]
+    assert more["next"] is None and found["commits"] == more["commits"]
+    table = csv.DictReader(io.StringIO(b"".join(client.get("/p/kvd.csv")).decode()))
+    assert [row["benchmark"] for row in table] == ["get-p1", "set-p1"]
 
 
 def test_colours_count_in_what_a_series_shows(client: Client, slow: tuple[World, Alert]) -> None:
@@ -261,7 +267,7 @@ def test_the_grid_as_json(client: Client, slow: tuple[World, Alert]) -> None:
     made, alert = slow
     Tag.objects.create(project=made.project, name="v1.0", sha=made.shas[1])
     found = client.get("/p/kvd.json?tag=writes").json()
-    assert found["schema"] == "speedtrack.grid/1" and found["release"] == "v1.0"
+    assert found["schema"] == "speedtrack.grid/2" and found["release"] == "v1.0"
     assert found["open_alerts"] == [alert.pk]
     assert [one["sha"] for one in found["commits"]] == made.shas and found["commits"][1]["tags"] == ["v1.0"]
     (row,) = found["benchmarks"]

@@ -10,6 +10,7 @@ from django.test import Client
 from speedtrack.alerts.models import Alert
 from speedtrack.projects.models import Tag
 from speedtrack.tests import builders
+from speedtrack.web.pages.releases import page as releases_page
 from speedtrack.web.pages.releases import versions
 from speedtrack.web.tests.test_compare import other_environment
 from speedtrack.web.tests.world import CPU, World, html_of, queries
@@ -80,6 +81,21 @@ def test_with_many_benchmarks_a_page_has_fewer_releases(
     assert len(client.get("/p/kvd/releases.json").json()["releases"]) == 4
     for before in ("1.0", "nope"):
         assert client.get(f"{ADDRESS}?before={before}").status_code == 404
+
+
+def test_totals_of_very_many_benchmarks_are_made_if_asked_for(
+    client: Client, slow: tuple[World, Alert], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = slow
+    tag(made, v1_0=1, v1_1=3, v1_2=6)
+    whole = html_of(client.get(ADDRESS))
+    totals = re.compile(r'<section id="totals">.*?</section>')
+    monkeypatch.setattr(releases_page, "MOST_COUNTED", 1)
+    usual, asked = html_of(client.get(ADDRESS)), html_of(client.get(f"{ADDRESS}?totals=on"))
+    assert '<a href="?totals=on#totals">Compare all 2 benchmarks</a>' in usual
+    assert totals.findall(asked) == totals.findall(whole) != totals.findall(usual)
+    by_benchmark = [page.partition("<h2>By benchmark</h2>")[2] for page in (usual, asked, whole)]
+    assert len(set(by_benchmark)) == 1
 
 
 def test_the_csv_has_a_row_for_each_benchmark_and_release(client: Client, kvd: World) -> None:

@@ -7,7 +7,7 @@ import pytest
 from speedtrack.benchmarks.digests import benchmark_meaning
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.suitefiles import parse_suite
-from speedtrack.benchmarks.tests.test_workloads import own, suite
+from speedtrack.benchmarks.tests.test_workloads import RECORDED, own, suite
 from speedtrack.tests.builders import SUITE
 from speedtrack.web.pages.timeline.workload import workload_text
 
@@ -41,6 +41,11 @@ def words(text: str) -> str:
         (
             {"test": "get", "mode": "open", "rate": 61000.0, "values": {"weighted": [[1, 1], [2, 1]]}},
             "GET, 50 connections, unix socket, values of several sizes, open loop at 61.0 k/s",
+        ),
+        (RECORDED, "recorded traffic, 50 connections, unix socket, at 1 times its pace"),
+        (
+            RECORDED | {"replay": RECORDED["replay"] | {"speed": "fast"}, "requests": 9},
+            "recorded traffic, 50 connections, unix socket, as fast as the server answers",
         ),
     ],
 )

@@ -30,7 +30,7 @@ from speedtrack.web.pages.running import queue as queue_page
 from speedtrack.web.pages.running import run as run_page
 from speedtrack.web.pages.running.live import stream_of_queue
 from speedtrack.web.pages.settings import notifications
-from speedtrack.web.requests.formats import format_or_404, values_response
+from speedtrack.web.requests.formats import format_or_404, plain_response, values_response
 from speedtrack.web.requests.operating import perform
 from speedtrack.web.requests.permissions import access_of, permit_of
 from speedtrack.web.scope import scope_of
@@ -82,9 +82,9 @@ def board(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 def project_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
     format_or_404(form, "a grid")
-    page = project_page.load(slug, request.GET, all_rows=True)
-    document = partial(project_page.project_document, page)
-    return values_response(form, slug, document, partial(project_page.csv_rows, page))
+    scope, grid = project_page.rows_of(slug, request.GET, all_rows=form == "csv")
+    document = partial(project_page.project_document, scope, grid, request.GET)
+    return values_response(form, slug, document, partial(project_page.csv_rows, scope, grid))
 
 
 @require_safe
@@ -133,7 +133,7 @@ def alert_values(request: HttpRequest, pk: int) -> HttpResponse:
     alert_record = alert_page.reported_or_404(pk)
     if alert_record.merged_into_id:
         return redirect("alert-values", pk=alert_record.merged_into_id)
-    return JsonResponse(plain_values(alert_page.alert_document(alert_record)))
+    return plain_response(alert_page.alert_document(alert_record))
 
 
 def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:

@@ -3,18 +3,18 @@
 import math
 from dataclasses import dataclass
 
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from speedtrack.alerts.lines.sensitivity import default_among
 from speedtrack.alerts.lines.takes import Takes, takes_of
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.ground.texts.text import plain_values
 from speedtrack.operations import suites
 from speedtrack.reports.evidence import TakeDocument, TakesDocument
 from speedtrack.runs.models import Series
 from speedtrack.web.pages.timeline.view import lines_of
+from speedtrack.web.requests.formats import plain_response
 from speedtrack.web.requests.operating import perform
 from speedtrack.web.scope import PageScope, head_of
 
@@ -42,7 +42,7 @@ def takes_values(request: HttpRequest, slug: str, benchmark: str, metric: str) -
     reading = reading_of(*series_or_404(request, slug, benchmark, metric))
     if reading is None:
         raise Http404("What smaller changes would take is not known of this line.")
-    return JsonResponse(plain_values(TakesDocument.of(reading).named()))
+    return plain_response(TakesDocument.of(reading).named())
 
 
 def series_or_404(request: HttpRequest, slug: str, benchmark: str, metric: str) -> tuple[Series, PageScope]:

@@ -21,7 +21,7 @@ from speedtrack.web.pages.timeline.points import Gaps, ShownChange, changes_on, 
 from speedtrack.web.pages.timeline.table import csv_lines
 from speedtrack.web.pages.timeline.version import etag_of
 from speedtrack.web.pages.timeline.view import RANGES, lines_of, newest_position, position_of, view_of
-from speedtrack.web.requests.formats import csv_file, format_or_404
+from speedtrack.web.requests.formats import csv_file, format_or_404, plain_response
 from speedtrack.web.requests.permissions import access_of
 
 WIDTH, HEIGHT = 1000, 420  # of an SVG
@@ -129,7 +129,7 @@ def timeline_why(request: HttpRequest, slug: str, benchmark: str, metric: str) -
     document = why_document(series, view.branch, number)
     if document is None:
         raise Http404("This line has no point at the commit or after it.")
-    return JsonResponse(plain_values(document.named()))
+    return plain_response(document.named())
 
 
 @require_safe

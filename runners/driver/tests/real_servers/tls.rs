@@ -121,6 +121,7 @@ fn ciphers_can_be_chosen() {
     for choice in [
         ["--tls-ciphersuites", "TLS_AES_128_GCM_SHA256"],
         ["--tls-ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-CHACHA20-POLY1305"],
+        ["--tls-groups", "P-384:X25519"],
     ] {
         ours(&[tls.as_slice(), &choice].concat());
     }

@@ -1,8 +1,10 @@
 """Alerts and change points: what changed, and what people decide about it."""
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import Annotated, Any
 
-from django.db.models import QuerySet
+from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.http import Http404
 from ninja import Path, Query, Router, Schema
 from pydantic import Field
@@ -30,6 +32,7 @@ from speedtrack.reports.common import Id, Time
 
 router = Router(tags=["Alerts"])
 
+MOST_CHANGES = 200  # of the alerts on a page together: what a document costs depends on them
 STATUSES = "^(open|suspected|confirmed|expected|invalid|fixed)$"
 
 
@@ -57,18 +60,30 @@ def visible_alerts(request: ApiRequest) -> QuerySet[Alert]:
 
 @router.get("alerts", response=Page[AlertDocument], summary="List alerts of all projects")
 def list_all_alerts(request: ApiRequest, paging: Query[Paging], filters: Query[AlertFilters]) -> Page[AlertDocument]:
-    """The newest first."""
+    """The newest first. Alerts of many changes make a page shorter than `limit`."""
     rows = filters.of(Alert.objects.with_range().filter(project__in=access.visible(request.auth)))
-    return page_of(request, rows, paging, AlertDocument.list_of, columns=ALERTS, joined=JOINED)
+    return alerts_page(request, rows, paging)
 
 
 @router.get("projects/{slug}/alerts", response=Page[AlertDocument], summary="List alerts of a project")
 def list_alerts(
     request: ApiRequest, slug: str, paging: Query[Paging], filters: Query[AlertFilters]
 ) -> Page[AlertDocument]:
-    """The newest first."""
+    """The newest first. Alerts of many changes make a page shorter than `limit`."""
     rows = filters.of(Alert.objects.with_range().filter(project=project_or_404(request, slug)))
-    return page_of(request, rows, paging, AlertDocument.list_of, columns=ALERTS, joined=JOINED)
+    return alerts_page(request, rows, paging)
+
+
+def alerts_page(request: ApiRequest, rows: QuerySet[Alert], paging: Paging) -> Page[AlertDocument]:
+    return page_of(request, rows, paging, AlertDocument.list_of, columns=ALERTS, joined=JOINED, fitting=fitting)
+
+
+def fitting(alerts: QuerySet[Alert], limit: int) -> int:
+    """How many of the first alerts have no more than ``MOST_CHANGES`` changes together; at least one."""
+    changes = ChangePoint.objects.filter(alert=OuterRef("pk")).order_by().values("alert").annotate(count=Count("pk"))
+    counts = alerts.values_list(Subquery(changes.values("count")), flat=True)[:limit]
+    totals: list[int] = list(accumulate(count or 0 for count in counts))
+    return max(1, bisect_right(totals, MOST_CHANGES))
 
 
 @router.get("alerts/{alert_id}", response=AlertDetails, summary="Read an alert with its history")

@@ -19,6 +19,7 @@ from speedtrack.operations import results
 from speedtrack.outside import importing, taking
 from speedtrack.outside.importing import Contents, ImportOutcome, Unreadable
 from speedtrack.outside.readers import Options
+from speedtrack.outside.readers.files import File
 from speedtrack.outside.taking import Prepared, Sender
 from speedtrack.projects.models import Project
 from speedtrack.reports.common import Document, Order, Sent, Text, Time
@@ -75,7 +76,10 @@ class FileReport(Document):
 
     taken: int = Field(description="results that are stored now")
     unchanged: int = Field(description="results that were stored before")
-    refused: list[Text] = Field(description="results that are not stored, each with its reason")
+    refused: list[Text] = Field(
+        description="what is not stored, with its reason: a result, or all of a commit that is not known"
+    )
+    refused_count: int = Field(description="results that are not stored")
     left_out: list[Text] = Field(description="what of the file is no result that can be taken, with reasons")
     benchmarks: list[Text] = Field(description="those with results that are stored now, or were before")
     commits: list[StoredCommit] = Field(description="those with results that are stored now, or were before")
@@ -117,7 +121,7 @@ def contents_of(order: FileOrder) -> Contents:
     except (binascii.Error, ValueError):
         raise Invalid("the content is not in base64", field="content") from None
     try:
-        return importing.contents_in(content, order.format, order.said())
+        return importing.contents_in(File(content, order.name), order.format, order.said())
     except Unreadable as e:
         raise Invalid(str(e), field="content") from None
 
@@ -130,10 +134,11 @@ def report_of(
     reports = results.take(actor_of(request), project, prepared).row
     for parcel, report, batch in zip(contents.parcels, reports, prepared, strict=True):
         outcome.add(parcel, report, batch)
+    outcome.refuse(contents.refused)
     count = outcome.taken + outcome.unchanged
     if outcome.refused and (order.all_or_nothing or not count):
         summary = (
-            f"{len(outcome.refused)} results are refused, so none was taken" if count else "every result is refused"
+            f"{outcome.refused_count} results are refused, so none was taken" if count else "every result is refused"
         )
         errors = [{"pointer": "/content", "detail": refusal} for refusal in outcome.refused]
         raise NoneTaken(f"{summary}; {outcome.refused[0]}", errors)
@@ -141,6 +146,7 @@ def report_of(
         taken=outcome.taken,
         unchanged=outcome.unchanged,
         refused=outcome.refused,
+        refused_count=outcome.refused_count,
         left_out=contents.left_out,
         benchmarks=list(outcome.benchmarks),
         commits=[StoredCommit(sha=sha, url=page_of_commit(project.slug, sha)) for sha in outcome.commits],

@@ -60,7 +60,7 @@ def list_machines(request: ApiRequest, paging: Query[Paging]) -> Page[MachineDoc
     """The machines that measure, also those out of service, by name."""
     rows = Machine.objects.defer("facts")
     reader = Access(request.auth)
-    return page_of(request, rows, paging, lambda machines: machine_documents(machines, reader), by="name")
+    return page_of(request, rows, paging, lambda machines: machine_documents(machines, reader), by=["name"])
 
 
 @router.get("machines/{name}", response=MachineDetails, summary="Read a machine")
@@ -176,9 +176,7 @@ def stretch_of(series: Series, branch: Branch, query: PointsQuery) -> tuple[int,
     """The first and the last position that the query asks for."""
     last = position_given(branch, series.project, query.until, "until") if query.until else head_of(branch)
     if query.cursor:
-        begin = key_of(query.cursor, is_text=False)
-        assert isinstance(begin, int)
-        return max(begin, 0), last
+        return max(key_of(query.cursor), 0), last
     first = last - query.last + 1 if query.last else first_measured(series, branch)
     if query.after:
         first = max(first, position_given(branch, series.project, query.after, "after") + 1)
@@ -231,17 +229,29 @@ def known_measurements() -> QuerySet[Measurement]:
 def list_measurements(
     request: ApiRequest, slug: str, paging: Query[Paging], filters: Query[MeasurementFilters]
 ) -> Page[MeasurementDocument]:
-    """Measurements with their raw samples, the newest first."""
+    """Measurements with their raw samples: those of the newest run first, and of a run the newest first."""
     project = project_or_404(request, slug)
     own: dict[str, Any] = {"series": filters.series, "attempt__run": filters.run, "paired": filters.paired}
     if filters.commit:
         own["commit"] = commit_given(project, filters.commit, parameter="commit")
-    conditions = {column: value for column, value in own.items() if value is not None}
-    # By the ids of the series, so that an index finds them.
-    series = Series.objects.filter(filters.of(), project=project).values_list("pk", flat=True)
-    rows = Measurement.objects.filter(among("series_id", series), **conditions)
+    rows = Measurement.objects.filter(**{column: value for column, value in own.items() if value is not None})
+    if of_series := filters.of():
+        series = Series.objects.filter(of_series, project=project).values_list("pk", flat=True)
+        rows = rows.filter(among("series_id", series))  # by their ids, so that an index finds them
+    # A range, so that the index of a project's runs is read from its end on, until the page is full. Nobody claimed
+    # runs without attempts.
+    of_project = {"project__gte": project.pk, "project__lte": project.pk, "attempt__gt": 0}
+    rows = rows.filter(**{f"attempt__run__{column}": value for column, value in of_project.items()})
     columns = read_columns(MeasurementDocument, "samples__values", "samples__flagged")
-    return page_of(request, rows, paging, lambda page: map(MeasurementDocument.of, page), columns=columns)
+    return page_of(
+        request,
+        rows,
+        paging,
+        lambda page: map(MeasurementDocument.of, page),
+        by=["-attempt__run_id", "-pk"],
+        columns=columns,
+        within=["attempt__run__project_id"],
+    )
 
 
 @router.get("measurements/{measurement_id}", response=MeasurementDetails, summary="Read a measurement with its trials")

@@ -59,7 +59,7 @@ def list_projects(request: ApiRequest, paging: Query[Paging], tracked: bool | No
     rows = access.visible(request.auth)
     if tracked is not None:
         rows = rows.filter(untracked_at__isnull=tracked)
-    return page_of(request, rows, paging, lambda projects: map(ProjectDocument.of, projects), by="slug")
+    return page_of(request, rows, paging, lambda projects: map(ProjectDocument.of, projects), by=["slug"])
 
 
 @router.post("projects", response={200: Outcome, 201: TrackedDocument}, summary="Track a repository")
@@ -92,7 +92,7 @@ def list_branches(request: ApiRequest, slug: str, paging: Query[Paging]) -> Page
     """The branches whose history is tracked, also deleted ones, by name."""
     project = project_or_404(request, slug)
     rows = project.branches.select_related("head")
-    return page_of(request, rows, paging, lambda branches: map(BranchDocument.of, branches), by="name")
+    return page_of(request, rows, paging, lambda branches: map(BranchDocument.of, branches), by=["name"])
 
 
 @router.get("projects/{slug}/commits", response=Page[CommitDocument], summary="List commits of a branch")
@@ -112,7 +112,7 @@ def list_commits(
     project = project_or_404(request, slug)
     tracked_branch = branch_given(project, branch)
     rows = Position.objects.filter(branch=tracked_branch)
-    ends = [int(key_of(paging.cursor, is_text=False)) - 1] if paging.cursor else []
+    ends = [key_of(paging.cursor) - 1] if paging.cursor else []
     if after:
         rows = rows.filter(number__gt=position_given(tracked_branch, project, after, "after"))
     if until:
@@ -128,7 +128,7 @@ def list_commits(
         return [CommitDocument.of(position.commit, position=position.number) for position in positions]
 
     columns = ["number", *(f"commit__{column}" for column in read_columns(CommitDocument, "project__slug"))]
-    return page_of(request, rows, paging, documents, by="-number", columns=columns)
+    return page_of(request, rows, paging, documents, by=["-number"], columns=columns)
 
 
 def within_dates(rows: QuerySet[Position], since: datetime | None, before: datetime | None) -> QuerySet[Position]:
@@ -164,7 +164,7 @@ def list_tags(
     rows = project_or_404(request, slug).tags.all()
     if releases:
         rows = rows.filter(name__in=[name for name in rows.values_list("name", flat=True) if version_of(name)])
-    return page_of(request, rows, paging, lambda tags: map(TagDocument.of, tags), by="name")
+    return page_of(request, rows, paging, lambda tags: map(TagDocument.of, tags), by=["name"])
 
 
 @router.get("projects/{slug}/pulls", response=Page[PullDocument], summary="List pull requests")
@@ -178,4 +178,4 @@ def list_pulls(
     rows = PullRequest.objects.filter(project=project_or_404(request, slug)).prefetch_related("approvals")
     if state:
         rows = rows.filter(state=state)
-    return page_of(request, rows, paging, lambda pulls: map(PullDocument.of, pulls), by="-number")
+    return page_of(request, rows, paging, lambda pulls: map(PullDocument.of, pulls), by=["-number"])

@@ -4,9 +4,10 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Annotated, Any, Generic, TypeVar
 
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, QueryDict
 from ninja import Schema
 from pydantic import BaseModel, ConfigDict, Field
@@ -50,46 +51,68 @@ def page_of(
     rows: "QuerySet[R]",
     paging: Paging,
     documents_of: Callable[[list[R]], Iterable[T]],
-    by: str = "-pk",
+    by: Sequence[str] = ("-pk",),
     columns: Sequence[str] = (),
     joined: Sequence[str] = (),
     within: Sequence[str] = (),
+    fitting: "Callable[[QuerySet[R], int], int] | None" = None,
 ) -> Page[T]:
     """One page of rows, made into documents by ``documents_of``.
 
-    ``by``: the column to order by, as in ``order_by``; it must be unique among the rows. ``columns``, ``joined``: read
-    the rows by ``plain_rows``, where a page of them as models takes too long. ``within``: columns of an index before
-    ``by``, which are the same in all rows.
+    ``by``: the columns to order by, as in ``order_by``, all of them falling or none; together they must be unique among
+    the rows. ``columns``, ``joined``: read the rows by ``plain_rows``, where a page of them as models takes too long.
+    ``within``: columns of an index before ``by``, which are the same in all rows. ``fitting``: how many of the rows,
+    of so many at most, make a page, where some are much larger than others.
     """
-    column, is_falling = by.removeprefix("-"), by.startswith("-")
+    names, is_falling = [column.removeprefix("-") for column in by], by[0].startswith("-")
     if paging.cursor:
-        key = key_of(paging.cursor, is_text=column in ("name", "slug"))
-        rows = rows.filter(**{f"{column}__{'lt' if is_falling else 'gt'}": key})
-    selection = rows.order_by(*within, by)[: paging.limit + 1]
+        kinds = [str if name in ("name", "slug") else int for name in names]
+        rows = rows.filter(behind(names, keys_of(paging.cursor, kinds), "lt" if is_falling else "gt"))
+    rows = rows.order_by(*within, *by)
+    limit = fitting(rows, paging.limit) if fitting else paging.limit
+    selection = rows[: limit + 1]
     candidates = plain_rows(selection, columns, joined) if columns else list(selection)
-    shown_rows = candidates[: paging.limit]
-    last = getattr(shown_rows[-1], column) if len(candidates) > paging.limit else None
-    return Page(items=list(documents_of(shown_rows)), next=None if last is None else next_page(request, last))
+    shown_rows = candidates[:limit]
+    last = shown_rows[-1] if len(candidates) > limit else None
+    keys = [attrgetter(name.replace("__", "."))(last) for name in names] if last else []
+    return Page(items=list(documents_of(shown_rows)), next=next_page(request, *keys) if last else None)
 
 
-def next_page(request: HttpRequest, key: Any) -> str:
-    """The address of this list from after this key on."""
+def behind(names: Sequence[str], keys: Sequence[int | str], comparison: str) -> Q:
+    """The condition for the rows after the one with these keys; it bounds the first column, for an index of it."""
+    name, *further = names
+    if not further:
+        return Q(**{f"{name}__{comparison}": keys[0]})
+    beyond = Q(**{f"{name}__{comparison}": keys[0]}) | behind(further, keys[1:], comparison)
+    return Q(**{f"{name}__{comparison}e": keys[0]}) & beyond
+
+
+def next_page(request: HttpRequest, *keys: Any) -> str:
+    """The address of this list from after the row with these keys on."""
     query: QueryDict = request.GET.copy()
-    query["cursor"] = base64.urlsafe_b64encode(json.dumps([key]).encode()).decode().rstrip("=")
+    query["cursor"] = base64.urlsafe_b64encode(json.dumps(keys).encode()).decode().rstrip("=")
     return f"{request.path_info}?{query.urlencode()}"
 
 
-def key_of(cursor: str, is_text: bool) -> int | str:
-    """The key in a cursor. Raises Invalid."""
+def key_of(cursor: str) -> int:
+    """The key in the cursor of a list that is ordered by one number. Raises Invalid."""
+    return int(keys_of(cursor, [int])[0])
+
+
+def keys_of(cursor: str, kinds: Sequence[type[int] | type[str]]) -> list[int | str]:
+    """The keys in a cursor, which are of these kinds. Raises Invalid."""
     fault = Invalid(
         "this is no cursor of this list: begin without one, and take the next from `next`", parameter="cursor"
     )
     try:
-        (key,) = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError, TypeError, RecursionError):
+        keys = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError, RecursionError):
         raise fault from None
-    if type(key) is not (str if is_text else int):
+    if not isinstance(keys, list) or list(map(type, keys)) != kinds or not all(map(is_possible, keys)):
         raise fault
-    if (isinstance(key, str) and UNSTORABLE.search(key)) or (isinstance(key, int) and not -1 <= key <= LARGEST_KEY):
-        raise fault
-    return key
+    return keys
+
+
+def is_possible(key: int | str) -> bool:
+    """Whether a column can have the key."""
+    return not UNSTORABLE.search(key) if isinstance(key, str) else -1 <= key <= LARGEST_KEY

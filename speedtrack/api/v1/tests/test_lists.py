@@ -7,7 +7,8 @@ import pytest
 from django.utils import timezone
 from pydantic_core import to_json
 
-from speedtrack.alerts.models import Alert, SeriesSensitivity
+from speedtrack.alerts.models import Alert, ChangePoint, SeriesSensitivity
+from speedtrack.api.v1.alerts import alerts as alerts_of_api
 from speedtrack.api.v1.measurements.measuring import known_measurements, known_series
 from speedtrack.api.v1.tests.conftest import Program
 from speedtrack.projects.models import Position
@@ -39,7 +40,7 @@ EXPECTED: dict[str, Callable[[], Documents]] = {
     "alerts": alerts,
     "change-points": lambda: list(map(ChangePointDocument.of, known_changes().order_by("-pk"))),
     "commits": commits,
-    "measurements": lambda: list(map(MeasurementDocument.of, known_measurements().order_by("-pk"))),
+    "measurements": lambda: list(map(MeasurementDocument.of, known_measurements().order_by("-attempt__run", "-pk"))),
     "runs": lambda: list(map(RunDocument.of, known_runs().order_by("-pk"))),
     "sensitivity": lambda: list(map(SensitivityDocument.of, SeriesSensitivity.objects.order_by("-pk"))),
     "series": lambda: list(map(SeriesDocument.of, known_series().order_by("-pk"))),
@@ -51,9 +52,12 @@ def various(slow: tuple[World, Alert]) -> World:
     """A project with something in each list, and rows with and without what a column may lack."""
     made, alert = slow
     Alert.objects.filter(pk=alert.pk).update(reverted_by=made.commit(-1))
-    newest = Measurement.objects.order_by("-pk")[0]
+    newest = Measurement.objects.order_by("-attempt__run", "-pk")[0]
     Samples.objects.filter(measurement=newest).delete()
     Measurement.objects.filter(pk=newest.pk).update(value=float("nan"), flags=["odd"])
+    first = Measurement.objects.order_by("pk")[0]  # it came late: its id is the newest, its run the oldest
+    Samples.objects.filter(measurement=first).delete()
+    Measurement.objects.filter(pk=first.pk).update(id=newest.pk + 1000)
     Run.objects.filter(pk=Run.objects.order_by("-pk")[0].pk).update(
         cancel_requested_at=timezone.now(), error="\x1b[31mred"
     )
@@ -87,3 +91,27 @@ def test_pages_make_up_the_list(various: World, anybody: Program, name: str) -> 
         pages.append(page["items"])
         address = page["next"]
     assert [one for page in pages for one in page] == whole and max(map(len, pages)) == size
+
+
+@pytest.mark.django_db
+def test_alerts_of_many_changes_make_shorter_pages(
+    slow: tuple[World, Alert], anybody: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, alert = slow
+    (change, *_) = ChangePoint.objects.filter(alert=alert)
+    ChangePoint.objects.filter(alert=alert).exclude(pk=change.pk).update(alert=None)
+    alert.status, change.status = Alert.Status.FIXED, ChangePoint.Status.CONFIRMED
+    for changes in (2, 1, 0, 4):
+        alert.pk = None
+        alert.save()
+        for _ in range(changes):
+            change.pk, change.alert = None, alert
+            change.save()
+    monkeypatch.setattr(alerts_of_api, "MOST_CHANGES", 3)
+    pages = []
+    address = "projects/kvd/alerts?limit=3"
+    while address:
+        page = anybody.read(address)
+        pages.append([len(one["changes"]) for one in page["items"]])
+        address = page["next"]
+    assert pages == [[4], [0, 1, 2], [1]]

@@ -378,6 +378,7 @@ def test_a_file_of_a_tool(kvd: World) -> None:
         "taken": 1,
         "unchanged": 0,
         "refused": [],
+        "refused_count": 0,
         "left_out": [],
         "benchmarks": ["Get-2"],
         "commits": [],

@@ -3,21 +3,22 @@
 With ``asv run --record-samples`` it has the repeats; otherwise the median and its interval are used.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import isnan
 
 from speedtrack.outside.readers import ReadError, Word
-from speedtrack.outside.readers.files import File, parse_json
+from speedtrack.outside.readers.files import File, Folder, parse_json
 from speedtrack.outside.readers.measures import MEMORY, PEAK_MEMORY, TIME_S, Measure
 from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary, end_of
 from speedtrack.outside.readers.tools import ToolReader
 
 BENCHMARKS, MACHINE = "benchmarks.json", "machine.json"
 MEASURES = {"time": TIME_S, "timeraw": TIME_S, "memory": MEMORY, "peakmemory": PEAK_MEMORY}
 FORMAT = 2  # of files of results
+FILES_AT_ONCE = 50  # of results: a history of years has ten thousands
 MOST_COMBINATIONS = 100_000  # of parameters of one benchmark
 MACHINE_FACTS = ("arch", "cpu", "num_cpu", "os", "ram")
 
@@ -48,27 +49,54 @@ def recognises(file: File) -> bool:
     return file.json.has("commit_hash", "result_columns")
 
 
+def parts(file: File) -> Iterator[File]:
+    """Parts of a few files of one machine, each with what describes them."""
+    if not file.is_archive:
+        yield file
+        return
+    for folder in folders_of(file):
+        by_machine: dict[str, list[str]] = {}
+        for path in sorted(file.members):
+            machine, _, name = path.removeprefix(folder).rpartition("/")
+            if path.startswith(folder) and machine and "/" not in machine and name != MACHINE:
+                by_machine.setdefault(machine, []).append(path)
+        for machine, paths in by_machine.items():
+            shared = [
+                path for path in (f"{folder}{BENCHMARKS}", f"{folder}{machine}/{MACHINE}") if path in file.members
+            ]
+            for first in range(0, len(paths), FILES_AT_ONCE):
+                wanted = [*shared, *paths[first : first + FILES_AT_ONCE]]
+                yield Folder(name=file.name, files={path: file.members[path] for path in wanted})
+
+
+def folders_of(file: File) -> Iterator[str]:
+    """Where the folders of results are in the archive: "" or a path that ends with a slash."""
+    for path in file.members:
+        folder, _, name = path.rpartition("/")
+        if name == BENCHMARKS:
+            yield f"{folder}/" if folder else ""
+
+
 def gather(file: File, reading: FileResults) -> None:
     if not file.is_archive:
         raise ReadError("one file of asv has neither units nor types", "file", "give the whole folder of results")
     if reading.options.commit:
         raise ReadError("asv's files name the commit of each result", "commit", "leave the commit out")
-    for path in file.members:
-        folder, _, name = path.rpartition("/")
-        if name == BENCHMARKS:
-            gather_folder(file.members, f"{folder}/" if folder else "", reading)
+    for folder in folders_of(file):
+        gather_folder(file.members, folder, reading)
 
 
-def gather_folder(members: dict[str, File], folder: str, reading: FileResults) -> None:
+def gather_folder(members: Mapping[str, File], folder: str, reading: FileResults) -> None:
     definitions = document_of(members, f"{folder}{BENCHMARKS}")
-    for path in sorted(members):
+    for path in members:
         machine, _, name = path.removeprefix(folder).rpartition("/")
-        if path.startswith(folder) and machine and "/" not in machine and name != MACHINE:
-            facts = document_of(members, f"{folder}{machine}/{MACHINE}")
-            gather_file(document_of(members, path), definitions, facts, reading)
+        if machine and name != MACHINE:
+            with reading.part():
+                facts = document_of(members, f"{folder}{machine}/{MACHINE}")
+                gather_file(document_of(members, path), definitions, facts, reading)
 
 
-def document_of(members: dict[str, File], path: str) -> Node:
+def document_of(members: Mapping[str, File], path: str) -> Node:
     if path not in members:
         raise ReadError(f"the archive has no {path}", "file", "pack asv's whole folder of results")
     return Node(parse_json(members[path].text, path), f"{path}#")
@@ -80,16 +108,22 @@ def gather_file(document: Node, definitions: Node, facts: Node, reading: FileRes
     columns = [column.text() for column in document["result_columns"].list()]
     origin = origin_of(document, facts)
     for name, values in document["results"].members():
-        if values.value is None:
-            continue
-        row = AsvRow(dict(zip(columns, values.list(), strict=False)), values.pointer)
-        definition = definitions.get(name)
-        if definition is None or version_of(definition) != version_of_row(row):
-            reading.skip(row.pointer, f"{name!r} is of another version than {BENCHMARKS} has")
-        elif row.columns.get("result") is None or row.columns["result"].value is None:
-            reading.skip(row.pointer, f"{name!r} failed")
-        else:
-            gather_row(name, row, definition, origin, reading)
+        if values.value is not None:
+            with reading.part():
+                gather_benchmark(name, values, columns, definitions, origin, reading)
+
+
+def gather_benchmark(
+    name: str, values: Node, columns: list[str], definitions: Node, origin: FileOrigin, reading: FileResults
+) -> None:
+    row = AsvRow(dict(zip(columns, values.list(), strict=False)), values.pointer)
+    definition = definitions.get(name)
+    if definition is None or version_of(definition) != version_of_row(row):
+        reading.skip(row.pointer, f"{name!r} is of another version than {BENCHMARKS} has")
+    elif row.columns.get("result") is None or row.columns["result"].value is None:
+        reading.skip(row.pointer, f"{name!r} failed")
+    else:
+        gather_row(name, row, definition, origin, reading)
 
 
 def version_of(definition: Node) -> str:
@@ -104,15 +138,16 @@ def version_of_row(row: AsvRow) -> str:
 
 def gather_row(name: str, row: AsvRow, definition: Node, origin: FileOrigin, reading: FileResults) -> None:
     measure = measure_by(definition, reading)
-    results = row.columns["result"].list()
+    results, started = row.columns["result"].list(), row.columns.get("started_at")
+    at = reading.moment(started if started and started.value is not None else None, Node.milliseconds)
+    there = FileOrigin(origin.commit, origin.machine, origin.environment, at)
     for index, parameters in enumerate(combinations(row, definition)):
         if index >= len(results):
             raise row.columns["result"].refused("it has fewer results than its parameters have combinations")
         if (result := results[index]).value is not None and not is_skipped(result):
-            started = row.columns.get("started_at")
-            at = started.milliseconds() if started and started.value is not None else None
-            there = FileOrigin(origin.commit, origin.machine, origin.environment, at)
-            reading.add(FileBenchmark(name, parameters), measure, numbers_of(row, index), there, result.pointer)
+            with reading.part():
+                numbers = numbers_of(row, index, reading)
+                reading.add(FileBenchmark(name, parameters), measure, numbers, there, result.pointer)
 
 
 def is_skipped(result: Node) -> bool:
@@ -120,19 +155,14 @@ def is_skipped(result: Node) -> bool:
     return isinstance(result.value, float) and isnan(result.value)
 
 
-def numbers_of(row: AsvRow, index: int) -> list[float] | FileSummary:
+def numbers_of(row: AsvRow, index: int, reading: FileResults) -> list[float] | FileSummary:
     samples = row.at("samples", index)
     if samples and samples.list():
-        return list(samples.amounts())
+        return reading.amounts(samples.list())
     result, repeats = row.columns["result"].list()[index], row.at("stats_repeat", index)
     low, high = row.at("stats_ci_99_a", index), row.at("stats_ci_99_b", index)
     n = repeats.count() if repeats else 0
-    return FileSummary(result.amount(), number_of(low), number_of(high), n or None)
-
-
-def number_of(end: Node | None) -> float | None:
-    """The end of an interval as a number; None for infinity, which asv writes for an unknown end."""
-    return end.value if end and isinstance(end.value, float) and abs(end.value) < 1e300 else None
+    return FileSummary(result.amount(), end_of(low), end_of(high), n or None)
 
 
 def combinations(row: AsvRow, definition: Node) -> Iterator[dict[str, Word]]:
@@ -178,4 +208,4 @@ def environment_of(document: Node, facts: Node) -> dict[str, Word]:
     return environment
 
 
-READER = ToolReader("asv", "asv, the folder of results", recognises, gather)
+READER = ToolReader("asv", "asv, the folder of results", recognises, gather, parts)

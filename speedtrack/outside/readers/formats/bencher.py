@@ -2,8 +2,7 @@
 
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import Measure
-from speedtrack.outside.readers.nodes import Node
-from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
+from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary, end_of
 from speedtrack.outside.readers.tools import ToolReader
 
 # The units of Bencher's own measures. Other measures have an unknown unit and direction.
@@ -21,17 +20,18 @@ def has_measures(measures: object) -> bool:
     return (
         isinstance(measures, dict)
         and bool(measures)
-        and all(Node(measure).has("value") for measure in measures.values())
+        and all(isinstance(measure, dict) and "value" in measure for measure in measures.values())
     )
 
 
 def gather(file: File, reading: FileResults) -> None:
     for name, measures in file.document.members():
         for measure, metric in measures.members():
-            value = metric["value"].amount()
-            low, high = (metric.get(end) for end in ("lower_value", "upper_value"))
-            summary = FileSummary(value, low.number() if low else None, high.number() if high else None)
-            add(reading, name, measure, summary, metric.pointer)
+            with reading.part():
+                value = metric["value"].amount()
+                low, high = (metric.get(end) for end in ("lower_value", "upper_value"))
+                summary = FileSummary(value, end_of(low), end_of(high))
+                add(reading, name, measure, summary, metric.pointer)
 
 
 def add(reading: FileResults, benchmark: str, name: str, summary: FileSummary, position: str) -> None:

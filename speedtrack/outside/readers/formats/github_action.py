@@ -9,6 +9,7 @@ from speedtrack.outside.readers.nodes import Node
 from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
 from speedtrack.outside.readers.tools import ToolReader
 
+Repeats = dict[tuple[str, str], list[Node]]  # entries by benchmark and unit
 PREFIX = re.compile(r"\s*window\.BENCHMARK_DATA\s*=\s*")
 STATED: dict[str, Better] = {"customBiggerIsBetter": "higher", "customSmallerIsBetter": "lower"}
 RANGE = re.compile(r"\s*(?:±|\+/-)?\s*(\d{1,30}(?:\.\d{1,30})?)\s*(%?)\s*")
@@ -21,7 +22,7 @@ def is_entry(node: Node) -> bool:
 
 def recognises_entries(file: File) -> bool:
     entries = file.json.value
-    return isinstance(entries, list) and bool(entries) and is_entry(Node(entries[0]))
+    return isinstance(entries, list) and any(is_entry(Node(entry)) for entry in entries)
 
 
 def recognises_history(file: File) -> bool:
@@ -31,9 +32,10 @@ def recognises_history(file: File) -> bool:
 
 def gather_entries(file: File, reading: FileResults) -> None:
     for entry in file.document.list():
-        unit = unit_of(entry)
-        measure = stated_measure(unit, reading.direction(reading.measure("", unit).metric))
-        add(reading, [entry], FileBenchmark(entry["name"].word()), measure, FileOrigin())
+        with reading.part():
+            unit = unit_of(entry)
+            measure = stated_measure(unit, reading.direction(reading.measure("", unit).metric))
+            add(reading, [entry], FileBenchmark(entry["name"].word()), measure, FileOrigin())
 
 
 def gather_history(file: File, reading: FileResults) -> None:
@@ -41,7 +43,8 @@ def gather_history(file: File, reading: FileResults) -> None:
         raise ReadError("the history names the commit of each result", "commit", "leave the commit out")
     for suite, runs in history_of(file)["entries"].members():
         for run in runs.list():
-            gather_run(suite, run, reading)
+            with reading.part():
+                gather_run(suite, run, reading)
 
 
 def history_of(file: File) -> Node:
@@ -57,16 +60,40 @@ def history_of(file: File) -> Node:
 
 def gather_run(suite: str, run: Node, reading: FileResults) -> None:
     """Gather one call of the action: the results of one tool at one commit. Rows of one name are repeats."""
-    date = run.get("date")
-    origin = FileOrigin(run["commit"]["id"].text(), measured_at=date.milliseconds() if date else None)
+    date = reading.moment(run.get("date"), Node.milliseconds)
+    origin = FileOrigin(run["commit"]["id"].text(), measured_at=date)
     tool = run["tool"].text()
-    repeats: dict[tuple[str, str], list[Node]] = {}
+    gather_entry = gather_go if tool == "go" else gather_single
+    repeats: Repeats = {}
+    combined: Repeats = {}
     for entry in run["benches"].list():
-        repeats.setdefault((entry["name"].word(), unit_of(entry)), []).append(entry)
+        with reading.part():
+            gather_entry(entry, repeats, combined)
+    for key, entries in combined.items():
+        repeats.setdefault(key, entries)
     names = {name for name, _ in repeats}
     for (name, unit), entries in repeats.items():
         if tool != "googlecpp" or AGGREGATES.sub("", name) not in names - {name}:
-            add(reading, entries, FileBenchmark(f"{suite}: {name}"), measure_by(tool, unit, reading), origin)
+            with reading.part():
+                add(reading, entries, FileBenchmark(f"{suite}: {name}"), measure_by(tool, unit, reading), origin)
+
+
+def gather_single(entry: Node, repeats: Repeats, combined: Repeats) -> None:
+    repeats.setdefault((entry["name"].word(), unit_of(entry)), []).append(entry)
+
+
+def gather_go(entry: Node, repeats: Repeats, combined: Repeats) -> None:
+    """Gather an entry about Go, which may hold all values of a benchmark: the unit of the first holds the others.
+
+    The action wrote only such entries before its version 1.18. Since then there is one for each value besides, named
+    ``NAME - UNIT``.
+    """
+    unit, *others = unit_of(entry).split()
+    name = entry["name"].word().removesuffix(f" - {unit}")
+    gathered = combined if others else repeats
+    gathered.setdefault((name, unit), []).append(entry)
+    for value, other in zip(others[::2], others[1::2], strict=False):
+        gathered.setdefault((name, other), []).append(Node({"value": value}, entry.pointer))
 
 
 def measure_by(tool: str, unit: str, reading: FileResults) -> Measure:
@@ -84,8 +111,8 @@ def unit_of(entry: Node) -> str:
 def add(
     reading: FileResults, entries: list[Node], benchmark: FileBenchmark, measure: Measure, origin: FileOrigin
 ) -> None:
-    values = [entry["value"].amount() for entry in entries]
-    interval = interval_of(entries[0], values[0]) if len(entries) == 1 else None
+    values = reading.amounts(entry["value"] for entry in entries)
+    interval = interval_of(entries[0], values[0]) if len(entries) == len(values) == 1 else None
     reading.add(benchmark, measure, interval or values, origin, entries[0].pointer)
 
 

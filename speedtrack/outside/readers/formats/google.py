@@ -1,7 +1,6 @@
 """Google Benchmark, ``--benchmark_format=json``: the repeats, or the median if the file has only aggregates."""
 
 from collections.abc import Iterable
-from datetime import datetime
 
 from speedtrack.outside.readers import Word
 from speedtrack.outside.readers.files import File
@@ -24,22 +23,25 @@ def recognises(file: File) -> bool:
 
 
 def gather(file: File, reading: FileResults) -> None:
-    origin = origin_of(file.document["context"])
+    origin = origin_of(file.document["context"], reading)
     repeats: dict[str, list[Node]] = {}
     medians: dict[str, Node] = {}
     for row in file.document["benchmarks"].list():
-        name = (row.get("run_name") or row["name"]).text()
-        if row.get("error_occurred") or row.get("skipped"):
-            reading.skip(row.pointer, f"{name!r} was not measured: {reason_of(row)}")
-        elif not row.has("run_type") or row["run_type"].text() == "iteration":
-            repeats.setdefault(name, []).append(row)
-        elif row["aggregate_name"].text() == "median":
-            medians[name] = row
+        with reading.part():
+            name = (row.get("run_name") or row["name"]).text()
+            if row.get("error_occurred") or row.get("skipped"):
+                reading.skip(row.pointer, f"{name!r} was not measured: {reason_of(row)}")
+            elif not row.has("run_type") or row["run_type"].text() == "iteration":
+                repeats.setdefault(name, []).append(row)
+            elif row["aggregate_name"].text() == "median":
+                medians[name] = row
     for name, rows in repeats.items():
-        add(reading, name, rows, origin, 0)
-    for name in medians.keys() - repeats.keys():
-        row = medians[name]
-        add(reading, name, [row], origin, row["repetitions"].count() if row.has("repetitions") else 1)
+        with reading.part():
+            add(reading, name, rows, origin, 0)
+    for name, row in medians.items():
+        if name not in repeats:
+            with reading.part():
+                add(reading, name, [row], origin, row["repetitions"].count() if row.has("repetitions") else 1)
 
 
 def reason_of(row: Node) -> str:
@@ -58,16 +60,17 @@ def add(reading: FileResults, name: str, rows: list[Node], origin: FileOrigin, n
         if unit.text() not in ("ns", "us", "ms", "s"):
             raise unit.refused(f"{unit.text()[:20]!r} is no unit of time", "ns, us, ms and s are known")
         measure = time("time" if metric == "real_time" else metric, unit.text())
-        reading.add(benchmark, measure, numbers([row[metric] for row in rows], n), origin, position)
+        with reading.part():
+            reading.add(benchmark, measure, numbers([row[metric] for row in rows], n, reading), origin, position)
     for counter in counters(rows[0]):
         nodes = [row[counter] for row in rows if row.has(counter)]
         measure = rate_of(counter) or reading.measure(counter, "")
-        reading.add(benchmark, measure, numbers(nodes, n), origin, f"{position}/{counter}")
+        reading.add(benchmark, measure, numbers(nodes, n, reading), origin, f"{position}/{counter}")
 
 
-def numbers(nodes: Iterable[Node], n: int) -> list[float] | FileSummary:
-    values = [node.amount() for node in nodes]
-    return FileSummary(values[0], n=n) if n else values
+def numbers(nodes: Iterable[Node], n: int, reading: FileResults) -> list[float] | FileSummary:
+    values = reading.amounts(nodes)
+    return FileSummary(values[0], n=n) if n and values else values
 
 
 def counters(row: Node) -> list[str]:
@@ -84,15 +87,10 @@ def rate_of(counter: str) -> Measure | None:
     return Measure("items/s", "items/s", "higher") if counter == "items_per_second" else None
 
 
-def origin_of(context: Node) -> FileOrigin:
+def origin_of(context: Node, reading: FileResults) -> FileOrigin:
     facts: dict[str, Word] = {name: node.word() for name in FACTS if (node := context.get(name))}
-    host = context.get("host_name")
-    return FileOrigin(machine=host.text() if host else "", environment=facts, measured_at=date_of(context))
-
-
-def date_of(context: Node) -> datetime | None:
-    date = context.get("date")
-    return date.moment() if date else None
+    host, date = context.get("host_name"), reading.moment(context.get("date"), Node.moment)
+    return FileOrigin(machine=host.text() if host else "", environment=facts, measured_at=date)
 
 
 READER = ToolReader("google-benchmark", "Google Benchmark, JSON", recognises, gather)

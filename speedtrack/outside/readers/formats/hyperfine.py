@@ -9,38 +9,39 @@ from speedtrack.outside.readers.tools import ToolReader
 
 def recognises(file: File) -> bool:
     results = file.json.value.get("results") if isinstance(file.json.value, dict) else None
-    return isinstance(results, list) and bool(results) and Node(results[0]).has("command", "mean")
+    return isinstance(results, list) and any(Node(result).has("command", "mean") for result in results)
 
 
 def gather(file: File, reading: FileResults) -> None:
     for result in file.document["results"].list():
-        parameters = result.get("parameters")
-        benchmark = FileBenchmark(
-            result["command"].text(), {name: node.word() for name, node in parameters.members()} if parameters else {}
-        )
-        codes = result.get("exit_codes")
-        if codes and any(node.value != 0 for node in codes.list()):
-            reading.skip(codes.pointer, f"{benchmark.name!r} failed in some runs")
-        else:
-            add(reading, benchmark, result)
+        with reading.part():
+            gather_result(result, reading)
+
+
+def gather_result(result: Node, reading: FileResults) -> None:
+    parameters = result.get("parameters")
+    benchmark = FileBenchmark(
+        result["command"].text(), {name: node.word() for name, node in parameters.members()} if parameters else {}
+    )
+    codes = result.get("exit_codes")
+    if codes and any(node.value != 0 for node in codes.list()):
+        reading.skip(codes.pointer, f"{benchmark.name!r} failed in some runs")
+    else:
+        add(reading, benchmark, result)
 
 
 def add(reading: FileResults, benchmark: FileBenchmark, result: Node) -> None:
-    times = result.get("times")
-    runs = times.amounts() if times else ()
-    median = FileSummary((result.get("median") or result["mean"]).amount())
-    reading.add(benchmark, TIME_S, runs or median, FileOrigin(), result.pointer)
+    times, memory = result.get("times"), result.get("memory_usage_byte")
+    runs = times.list() if times else []
+    numbers = reading.amounts(runs) if runs else FileSummary((result.get("median") or result["mean"]).amount())
+    reading.add(benchmark, TIME_S, numbers, FileOrigin(), result.pointer)
     for name in ("user", "system"):
-        if (mean := result.get(name)) and mean.amount() > 0:
-            reading.add(
-                benchmark,
-                time(f"{name}_time", "s"),
-                FileSummary(mean.amount(), n=len(runs)),
-                FileOrigin(),
-                mean.pointer,
-            )
-    if memory := result.get("memory_usage_byte"):
-        reading.add(benchmark, PEAK_MEMORY, memory.amounts(), FileOrigin(), memory.pointer)
+        node = result.get(name)
+        if node and (mean := reading.amount(node)) is not None:
+            summary = FileSummary(mean, n=len(runs))
+            reading.add(benchmark, time(f"{name}_time", "s"), summary, FileOrigin(), node.pointer)
+    if memory:
+        reading.add(benchmark, PEAK_MEMORY, reading.amounts(memory.list()), FileOrigin(), memory.pointer)
 
 
 READER = ToolReader("hyperfine", "hyperfine, --export-json", recognises, gather)

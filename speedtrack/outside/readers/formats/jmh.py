@@ -22,14 +22,19 @@ def recognises(file: File) -> bool:
 
 def gather(file: File, reading: FileResults) -> None:
     for row in file.document.list():
-        mode = row["mode"].text()
-        if mode not in METRICS:
-            raise row["mode"].refused(f"{mode[:20]!r} is no mode of JMH", f"known are {', '.join(METRICS)}")
-        benchmark, primary = FileBenchmark(row["benchmark"].text(), parameters_of(row)), row["primaryMetric"]
-        measure = measure_by(METRICS[mode], primary, reading)
-        reading.add(benchmark, measure, list(scores(primary)), origin_of(row), primary.pointer)
-        if secondary := row.get("secondaryMetrics"):
-            gather_secondary(benchmark, secondary, origin_of(row), reading)
+        with reading.part():
+            gather_row(row, reading)
+
+
+def gather_row(row: Node, reading: FileResults) -> None:
+    mode = row["mode"].text()
+    if mode not in METRICS:
+        raise row["mode"].refused(f"{mode[:20]!r} is no mode of JMH", f"known are {', '.join(METRICS)}")
+    benchmark, primary = FileBenchmark(row["benchmark"].text(), parameters_of(row)), row["primaryMetric"]
+    measure = measure_by(METRICS[mode], primary, reading)
+    reading.add(benchmark, measure, list(scores(primary, reading)), origin_of(row), primary.pointer)
+    if secondary := row.get("secondaryMetrics"):
+        gather_secondary(benchmark, secondary, origin_of(row), reading)
 
 
 def gather_secondary(benchmark: FileBenchmark, secondary: Node, origin: FileOrigin, reading: FileResults) -> None:
@@ -37,10 +42,10 @@ def gather_secondary(benchmark: FileBenchmark, secondary: Node, origin: FileOrig
     for name, metric in secondary.members():
         plain = name.rpartition("·")[2]
         if plain == ALLOCATION:
-            reading.add(benchmark, ALLOCATED, list(scores(metric)), origin, metric.pointer)
+            reading.add(benchmark, ALLOCATED, list(scores(metric, reading)), origin, metric.pointer)
         elif plain in PERCENTILES:
             measure = measure_by(PERCENTILES[plain], metric, reading)
-            reading.add(benchmark, measure, list(scores(metric)), origin, metric.pointer)
+            reading.add(benchmark, measure, list(scores(metric, reading)), origin, metric.pointer)
 
 
 def measure_by(metric: str, score: Node, reading: FileResults) -> Measure:
@@ -48,14 +53,14 @@ def measure_by(metric: str, score: Node, reading: FileResults) -> Measure:
     return reading.measure(metric if known_unit(unit) else "", unit)
 
 
-def scores(metric: Node) -> Iterator[float]:
+def scores(metric: Node, reading: FileResults) -> Iterator[float]:
     """The scores, one per iteration.
 
     The mode "sample" has a histogram of calls instead, whose mean is the score.
     """
     if raw := metric.get("rawData"):
         for fork in raw.list():
-            yield from fork.amounts()
+            yield from reading.amounts(fork.list())
     else:
         for fork in metric["rawDataHistogram"].list():
             for iteration in fork.list():

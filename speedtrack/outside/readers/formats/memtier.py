@@ -51,32 +51,27 @@ def gather_runs(runs: list[Node], document: Node, reading: FileResults, n: int =
     samples: dict[tuple[str, Measure], list[float]] = {}
     for run in runs:
         for operation, stats in run.members():
-            if (
-                operation != "Runtime"
-                and isinstance(stats.value, dict)
-                and stats.has("Count")
-                and stats["Count"].count()
-            ):
-                for measure, value in values(stats):
+            if operation != "Runtime" and isinstance(stats.value, dict) and reading.amount(stats.get("Count")):
+                for measure, value in values(stats, reading):
                     samples.setdefault((operation, measure), []).append(value)
     parameters = parameters_of(document["configuration"])
-    origin = FileOrigin(measured_at=begin_of(runs))
+    origin = FileOrigin(measured_at=begin_of(runs, reading))
     for (operation, measure), numbers in samples.items():
         summary = FileSummary(numbers[0], n=n) if n else numbers
         reading.add(FileBenchmark(f"memtier {operation}", parameters), measure, summary, origin, f"/{operation}")
 
 
-def values(stats: Node) -> Iterator[tuple[Measure, float]]:
+def values(stats: Node, reading: FileResults) -> Iterator[tuple[Measure, float]]:
     """The measures of one kind of operation. Latencies that memtier did not compute are written as zero."""
-    yield THROUGHPUT, stats["Ops/sec"].amount()
-    average = stats.get("Average Latency") or stats.get("Latency")
-    if average and average.amount() > 0:
-        yield time("latency_avg", "ms"), average.amount()
+    if (rate := reading.amount(stats["Ops/sec"])) is not None:
+        yield THROUGHPUT, rate
+    if average := reading.amount(stats.get("Average Latency") or stats.get("Latency")):
+        yield time("latency_avg", "ms"), average
     accumulated = stats.get("Accumulated Latency")
-    if (accumulated is None or accumulated.amount() > 0) and (percentiles := stats.get("Percentile Latencies")):
+    if (accumulated is None or reading.amount(accumulated)) and (percentiles := stats.get("Percentile Latencies")):
         for name, metric in PERCENTILES.items():
-            if value := percentiles.get(name):
-                yield time(metric, "ms"), value.amount()
+            if (value := reading.amount(percentiles.get(name))) is not None:
+                yield time(metric, "ms"), value
 
 
 def parameters_of(configuration: Node) -> dict[str, str]:
@@ -89,9 +84,9 @@ def parameters_of(configuration: Node) -> dict[str, str]:
     return parameters
 
 
-def begin_of(runs: list[Node]) -> datetime | None:
+def begin_of(runs: list[Node], reading: FileResults) -> datetime | None:
     begins = [begin for run in runs if (runtime := run.get("Runtime")) and (begin := runtime.get("Start time"))]
-    return begins[0].milliseconds() if begins and begins[0].amount() else None
+    return reading.moment(begins[0] if begins and begins[0].value else None, Node.milliseconds)
 
 
 READER = ToolReader("memtier", "memtier_benchmark, --json-out-file", recognises, gather)

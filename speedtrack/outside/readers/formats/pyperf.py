@@ -1,7 +1,5 @@
 """pyperf: the values of all worker processes, without calibration and warm-up."""
 
-from datetime import datetime
-
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.nodes import Node
 from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults
@@ -33,16 +31,22 @@ def recognises(file: File) -> bool:
 def gather(file: File, reading: FileResults) -> None:
     shared = metadata_of(file.document)
     for benchmark in file.document["benchmarks"].list():
-        runs = [run for run in benchmark["runs"].list() if run.has("values")]
-        facts = shared | metadata_of(benchmark) | (metadata_of(runs[0]) if runs else {})
-        if "name" not in facts:
-            raise benchmark.refused("it has no name in its metadata", "name it (pyperf: --name)")
-        name, unit = FileBenchmark(facts["name"].text()), unit_of(facts)
-        values = [value for run in runs for value in run["values"].amounts()]
-        if values:
-            reading.add(name, reading.measure(metric_of(unit), unit), values, origin_of(facts), benchmark.pointer)
-        else:
-            reading.skip(benchmark.pointer, f"{name.name!r} has no values")
+        with reading.part():
+            gather_benchmark(benchmark, shared, reading)
+
+
+def gather_benchmark(benchmark: Node, shared: dict[str, Node], reading: FileResults) -> None:
+    runs = [run for run in benchmark["runs"].list() if run.has("values")]
+    facts = shared | metadata_of(benchmark) | (metadata_of(runs[0]) if runs else {})
+    if "name" not in facts:
+        raise benchmark.refused("it has no name in its metadata", "name it (pyperf: --name)")
+    name, unit = FileBenchmark(facts["name"].text()), unit_of(facts)
+    values = reading.amounts(value for run in runs for value in run["values"].list())
+    if values:
+        origin = origin_of(facts, reading)
+        reading.add(name, reading.measure(metric_of(unit), unit), values, origin, benchmark.pointer)
+    else:
+        reading.skip(benchmark.pointer, f"{name.name!r} has no values")
 
 
 def metadata_of(node: Node) -> dict[str, Node]:
@@ -63,17 +67,13 @@ def metric_of(unit: str) -> str:
     return {"s": "time", "B": "memory"}.get(unit, "value")
 
 
-def origin_of(facts: dict[str, Node]) -> FileOrigin:
+def origin_of(facts: dict[str, Node], reading: FileResults) -> FileOrigin:
     return FileOrigin(
         commit=facts["commit_id"].text() if "commit_id" in facts else "",
         machine=facts["hostname"].text() if "hostname" in facts else "",
         environment={name: facts[name].word()[:300] for name in FACTS if name in facts},
-        measured_at=date_of(facts),
+        measured_at=reading.moment(facts.get("date"), Node.moment),
     )
-
-
-def date_of(facts: dict[str, Node]) -> datetime | None:
-    return facts["date"].moment() if "date" in facts else None
 
 
 READER = ToolReader("pyperf", "pyperf, -o FILE", recognises, gather)

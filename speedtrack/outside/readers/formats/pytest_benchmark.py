@@ -18,26 +18,27 @@ def gather(file: File, reading: FileResults) -> None:
     document = file.document
     origin = origin_of(document, reading)
     for benchmark in document["benchmarks"].list():
-        name = (benchmark.get("fullname") or benchmark["name"]).text()
-        reading.add(FileBenchmark(name), TIME_S, times_of(benchmark["stats"]), origin, benchmark.pointer)
+        with reading.part():
+            name = (benchmark.get("fullname") or benchmark["name"]).text()
+            reading.add(FileBenchmark(name), TIME_S, times_of(benchmark["stats"], reading), origin, benchmark.pointer)
 
 
-def times_of(stats: Node) -> tuple[float, ...] | FileSummary:
+def times_of(stats: Node, reading: FileResults) -> list[float] | FileSummary:
     rounds = stats.get("data")
     if rounds and rounds.list():
-        return rounds.amounts()
+        return reading.amounts(rounds.list())
     count = stats.get("rounds")
     return FileSummary(stats["median"].amount(), n=count.count() if count else None)
 
 
 def origin_of(document: Node, reading: FileResults) -> FileOrigin:
-    machine, date = document["machine_info"], document.get("datetime")
+    machine = document["machine_info"]
     node = machine.get("node")
     return FileOrigin(
         commit=commit_of(document, reading),
         machine=node.text() if node else "",
         environment=environment_of(machine),
-        measured_at=date.moment() if date else None,
+        measured_at=reading.moment(document.get("datetime"), Node.moment),
     )
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from speedtrack.outside.readers import Options, OutsideResult
 from speedtrack.outside.readers.files import File
-from speedtrack.outside.readers.folders import tar_of
 from speedtrack.outside.readers.registry import reader_named, reader_of
 from speedtrack.outside.readers.results import FileResults
 
@@ -44,11 +43,19 @@ def content_of(name: str) -> bytes:
 
 def reading_of(name: str, **options: object) -> FileResults:
     content = content_of(name)
-    return reader_of(content, name).reading(File(content, name), Options(**options))  # type: ignore[arg-type]
+    return reader_of(File(content, name)).reading(File(content, name), Options(**options))  # type: ignore[arg-type]
 
 
 def read(content: bytes, format: str, **options: object) -> list[OutsideResult]:
     return reader_named(format).read(content, Options(**options))  # type: ignore[arg-type]
+
+
+def tar_of(folder: Path) -> bytes:
+    """A tar archive of a folder, as people upload it."""
+    packing = BytesIO()
+    with tarfile.open(fileobj=packing, mode="w") as tar:
+        tar.add(folder, "")
+    return packing.getvalue()
 
 
 def archive(**members: bytes) -> bytes:

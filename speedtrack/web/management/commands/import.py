@@ -80,7 +80,7 @@ class Command(PlainCommand):
             raise CommandError(unfinished_in_words(e, options["all_or_nothing"]), returncode=BROKEN_OFF) from e
         for path, outcome in outcomes.items():
             self.say(path, outcome, contents_by_path[path].left_out)
-        refusal_count = sum(len(outcome.refused) for outcome in outcomes.values())
+        refusal_count = sum(outcome.refused_count for outcome in outcomes.values())
         if refusal_count:
             raise CommandError(f"{refusal_count} results were not stored", returncode=SOME_REFUSED)
 
@@ -103,7 +103,7 @@ class Command(PlainCommand):
             self.stdout.write(f"note: {note}")
 
     def say(self, path: Path, outcome: ImportOutcome, left_out: list[str]) -> None:
-        counts = [f"{outcome.taken} taken", f"{outcome.unchanged} unchanged", f"{len(outcome.refused)} refused"]
+        counts = [f"{outcome.taken} taken", f"{outcome.unchanged} unchanged", f"{outcome.refused_count} refused"]
         self.stdout.write(f"{path.name}: {', '.join(counts)}{f', {len(left_out)} left out' if left_out else ''}")
         reasons = [*outcome.refused, *(f"left out: {reason}" for reason in left_out)]
         for reason in reasons[:LISTED]:
@@ -135,7 +135,8 @@ def store_all(
     console = Console(file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        total = sum(len(parcel.batch.results) for contents in contents_by_path.values() for parcel in contents.parcels)
+        counts = [contents.count for contents in contents_by_path.values()]
+        total = None if None in counts else sum(filter(None, counts))
         bar = progress.add_task("storing results", total=total)
         store = importing.store_all_or_nothing if all_or_nothing else importing.store
         advance = partial(progress.advance, bar)

@@ -156,12 +156,12 @@ class RowContext:
 def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: str, page: int | None = None) -> Grid:
     """The grid of a scope, without ladders; it has no rows where nothing was measured yet.
 
-    ``page``: which of its pages; None for all rows at once.
+    ``page``: which of its pages; None for all rows at once, without cells.
     """
     before = end_on(scope.branch, before)
     path = columns_before(scope, before, WINDOW)
     all_series = shown_series(scope)
-    names = list(dict.fromkeys(series.benchmark for series in all_series.values()))
+    names = dict.fromkeys(series.benchmark for series in all_series.values())  # a set in order
     groups, smallest = suite_settings(scope, suite)
     groups |= {name: group_by_name(name) for name in names if name not in groups}
     choices = TagChoices.of(groups, [name for name in groups if name in names])
@@ -183,7 +183,12 @@ def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: st
     commits = path[len(releases[:RELEASES]) - SHOWN :]
     gaps = gaps_of(scope.machine, [p.pk for p in commits]) if scope.machine and commits else {}
     marks = marks_by_benchmark(commits)
-    sides = {name: sides_of_row(lines, newest[name], path, releases, release) for name, lines in by_name.items()}
+    since = {name: since_of(line, path, release) for name, line in newest.items()}
+    sides = {
+        name: sides_of_row(lines, path, releases, since[name]) if page else RowSides({}, {}, since[name])
+        for name, lines in by_name.items()
+    }
+    with_cells = (commits, releases) if page else ([], [])
     judgements = judge(
         [side for row in sides.values() for side in row.of_releases],
         [side for row in sides.values() for side in row.of_commits.values()],
@@ -192,7 +197,7 @@ def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: st
     for name in [name for name in rows.names if name in by_name]:
         detectable = max(smallest, *(series_by_id[line.series_id].smallest for line in by_name[name]))
         scale = numbers.unit_scale(scope.metric.unit, float(newest[name].value[-1]))
-        context = RowContext(scope, path, commits, releases, judgements, gaps, detectable, marks.get(name, {}), scale)
+        context = RowContext(scope, path, *with_cells, judgements, gaps, detectable, marks.get(name, {}), scale)
         why = series_by_id[newest[name].series_id].why
         headed[groups[name]].append(benchmark_row(context, name, why, by_name[name], sides[name]))
     return Grid(
@@ -297,10 +302,9 @@ class RowSides:
 
 def sides_of_row(
     lines: Sequence[LineColumns],
-    newest: LineColumns,
     path: Sequence[GridColumn],
     releases: Sequence[MeasuredRelease],
-    release: MeasuredRelease | None,
+    since: TwoSides | None,
 ) -> RowSides:
     of_commits = {(line.series_id, at): side for line in lines for at, side in neighbours_on(line, path)}
     chain = {}
@@ -309,11 +313,15 @@ def sides_of_row(
         for at, before in pairwise(measured):  # the newest release comes first
             if at < RELEASES:
                 chain[at, series] = TwoSides(series, releases[before].commit_id, releases[at].commit_id)
-    clean = [at for at in newest.at.tolist() if at not in newest.flags]
-    since = None
-    if release and clean and newest.series_id in release.values:
-        since = TwoSides(newest.series_id, release.commit_id, path[clean[-1]].pk)
     return RowSides(of_commits, chain, since)
+
+
+def since_of(newest: LineColumns, path: Sequence[GridColumn], release: MeasuredRelease | None) -> TwoSides | None:
+    """The newest clean point of a row's newest line with the release, if that has one of this line."""
+    clean = next((at for at in reversed(newest.at.tolist()) if at not in newest.flags), None)
+    if release is None or clean is None or newest.series_id not in release.values:
+        return None
+    return TwoSides(newest.series_id, release.commit_id, path[clean].pk)
 
 
 def neighbours_on(line: LineColumns, path: Sequence[GridColumn]) -> Iterator[tuple[int, TwoSides]]:

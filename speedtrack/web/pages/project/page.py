@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Subquery
 from django.http import QueryDict
+from django.urls import reverse
 
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.models import Benchmark
@@ -67,13 +68,13 @@ class ProjectPage:
     snippets: list[Snippet]
 
 
-def load(slug: str, query: QueryDict, all_rows: bool = False) -> ProjectPage:
-    """The page, with one page of the grid's rows or with ``all_rows``.
+def load(slug: str, query: QueryDict) -> ProjectPage:
+    """The page, with one page of the grid's rows.
 
     Raises Http404 for a name that does not exist, or a commit that is not on the branch.
     """
     scope = scope_of(slug, query, suite_id=Subquery(NEWEST_SUITE), has_ladders=Exists(LADDERS))
-    table = grid_of(scope, query, None if all_rows else page_of(query))
+    table = grid_of(scope, query, page_of(query))
     branches = [scope.branch.pk] if scope.branch else []
     change_groups = [group for groups in changes.newest_groups(branches, LISTED_CHANGES).values() for group in groups]
     ladders = getattr(scope.branch, "has_ladders", False)
@@ -90,10 +91,10 @@ def load(slug: str, query: QueryDict, all_rows: bool = False) -> ProjectPage:
     )
 
 
-def rows_of(slug: str, query: QueryDict) -> tuple[PageScope, Grid]:
-    """The grid alone, as ``load`` has it."""
+def rows_of(slug: str, query: QueryDict, all_rows: bool = False) -> tuple[PageScope, Grid]:
+    """The grid alone, as ``load`` has it, or with the rows of all its pages."""
     scope = scope_of(slug, query, suite_id=Subquery(NEWEST_SUITE))
-    return scope, grid_of(scope, query, page_of(query))
+    return scope, grid_of(scope, query, None if all_rows else page_of(query))
 
 
 def grid_of(scope: PageScope, query: QueryDict, page: int | None) -> Grid:
@@ -121,11 +122,13 @@ def open_alerts(project: Project) -> list[Alert]:
     return list(for_banners(alerts.annotate(total=Subquery(total))).order_by("-id")[:LISTED_ALERTS])
 
 
-def project_document(page: ProjectPage) -> dict[str, Any]:
-    """The grid as JSON. ``look`` of a cell: same, worse or better with its level, or why there is no value."""
-    grid, scope = page.grid, page.scope
+def project_document(scope: PageScope, grid: Grid, query: QueryDict) -> dict[str, Any]:
+    """A page of the grid as JSON; ``next``: the address of the next one.
+
+    ``look`` of a cell: same, worse or better with its level, or why there is no value.
+    """
     return {
-        "schema": "speedtrack.grid/1",
+        "schema": "speedtrack.grid/2",
         "project": scope.project.slug,
         "branch": scope.branch.name if scope.branch else None,
         "machine": scope.machine.name if scope.machine else None,
@@ -151,8 +154,18 @@ def project_document(page: ProjectPage) -> dict[str, Any]:
             for row in rows
         ],
         "older": grid.older or None,
-        "open_alerts": [alert.pk for alert in page.alerts],
+        "open_alerts": [alert.pk for alert in open_alerts(scope.project)],
+        "next": next_address(scope, grid, query),
     }
+
+
+def next_address(scope: PageScope, grid: Grid, query: QueryDict) -> str | None:
+    """Where the rows after these are; None after the last ones."""
+    if grid.rows.next_page is None:
+        return None
+    parameters = query.copy()
+    parameters["page"] = str(grid.rows.next_page)
+    return f"{reverse('project-values', args=[scope.project.slug, 'json'])}?{parameters.urlencode()}"
 
 
 def since_document(since: Judgement | None) -> dict[str, Any] | None:
@@ -162,15 +175,15 @@ def since_document(since: Judgement | None) -> dict[str, Any] | None:
     return {"ratio": since.ratio, "low": low, "high": high, "look": since.look, "verdict": since.verdict}
 
 
-def csv_rows(page: ProjectPage) -> Iterator[list[Any]]:
+def csv_rows(scope: PageScope, grid: Grid) -> Iterator[list[Any]]:
     """The rows of the grid without its cells; their values are in the CSV of the timelines."""
-    release = page.grid.release.tag if page.grid.release else ""
-    metric = page.scope.metric
+    release = grid.release.tag if grid.release else ""
+    metric = scope.metric
     yield [
         *("benchmark", "group", "metric", "unit", "newest", "flags"),
         *("release", "since_release", "since_low", "since_high", "look"),
     ]
-    for group, rows in page.grid.groups:
+    for group, rows in grid.groups:
         for row in rows:
             one = row.since
             since = [release, one.ratio, *(one.interval or ("", "")), one.look] if one else [""] * 5

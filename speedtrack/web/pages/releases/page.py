@@ -20,6 +20,7 @@ from speedtrack.web.pages.releases.points import (
 )
 from speedtrack.web.pages.releases.tables import BenchmarkTable, ReleaseTotal, tables_of, totals_of
 from speedtrack.web.pages.releases.versions import (
+    MOST_COUNTED,
     Release,
     Stretch,
     stretch_of,
@@ -41,7 +42,10 @@ class BenchmarkChoice:
 
 @dataclass(frozen=True)
 class ReleasesPage:
-    """``chart``: of all releases; ``tables``, ``totals``: of those of the ``stretch``."""
+    """``chart``: of all releases; ``tables``, ``totals``: of those of the ``stretch``.
+
+    ``has_totals``: else they are of so many benchmarks that they are made only where the address asks for them.
+    """
 
     project: Project
     machines: list[Machine]
@@ -52,6 +56,7 @@ class ReleasesPage:
     stretch: Stretch
     tables: list[BenchmarkTable]
     totals: list[ReleaseTotal]
+    has_totals: bool
     chart: LineChart | None
 
     @property
@@ -82,11 +87,12 @@ def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
     series = measured_series(project, machine, metric, [commit.pk for *_, commit in tags])
     choices = choices_of(series, query.getlist("benchmark"))
     chosen, counted = ([choice.name for choice in choices if getattr(choice, kind)] for kind in ("chosen", "counted"))
-    compared = chosen if everything else sorted({*chosen, *counted})
+    has_totals = not everything and (len(counted) <= MOST_COUNTED or "totals" in query)
+    compared = sorted({*chosen, *counted}) if has_totals else chosen
     used = {*chosen, *counted}
     own = {entry.pk: entry.benchmark for entry in series if entry.benchmark in used}
     releases = with_outcomes(tags, machine, list(own))
-    stretch = whole_of(releases) if everything else stretch_of(releases, query.get("before", ""), len(counted))
+    stretch = whole_of(releases) if everything else stretch_of(releases, query.get("before", ""), len(compared))
     names = {name: number for number, name in enumerate(compared)}
     points = points_by_release({pk: names[name] for pk, name in own.items() if name in names}, stretch)
     tables = {table.name: table for table in tables_of(compared, stretch, points)}
@@ -100,7 +106,8 @@ def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
         choices,
         stretch,
         [tables[name] for name in chosen],
-        [] if everything else totals_of(metric, [tables[name] for name in counted]),
+        totals_of(metric, [tables[name] for name in counted]) if has_totals else [],
+        has_totals,
         chart_of(metric, releases, chosen, drawn),
     )
 
@@ -114,8 +121,10 @@ def choices_of(series: Sequence[MeasuredSeries], requested_names: list[str]) -> 
     benchmarks = {entry.benchmark: entry for entry in series}
     ordered = sorted(benchmarks, key=lambda name: (benchmarks[name].ladder, benchmarks[name].rung or 0, name))
     usual = [name for name in ordered if not benchmarks[name].ladder] or ordered
-    visible_names = [name for name in ordered if name in requested_names] or usual[: MOST_LINES // 2]
-    return [BenchmarkChoice(name, name in visible_names[:MOST_LINES], name in usual) for name in ordered]
+    requested, counted = set(requested_names), set(usual)
+    visible_names = [name for name in ordered if name in requested] or usual[: MOST_LINES // 2]
+    chosen = set(visible_names[:MOST_LINES])
+    return [BenchmarkChoice(name, name in chosen, name in counted) for name in ordered]
 
 
 def chart_of(

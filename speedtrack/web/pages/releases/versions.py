@@ -13,6 +13,7 @@ from speedtrack.runs.models import Machine
 
 MOST_RELEASES = 200
 MOST_COMPARED = 1200  # comparisons of a page: with many benchmarks it has fewer releases
+MOST_COUNTED = MOST_COMPARED // 2  # benchmarks: totals of more are made if asked for, as one release exceeds the above
 
 # Of each commit: was it measured, and if not, which run of it failed last? "+ 0": by the index of the commit, in which
 # one of the first rows answers; by series, those that have ended would all be looked into.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import BooleanField, Case, ExpressionWrapper, OuterRef, Q, QuerySet, Subquery, When
+from django.db.models import BooleanField, Case, ExpressionWrapper, F, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.http import Http404
 
 from speedtrack.accounts.access import Access
@@ -162,12 +162,13 @@ def load(pk: int, access: Access) -> RunPage:
     attempt = of_run.order_by("pk").last()
     run = attempt.run if attempt else run_or_404(pk)
     log, log_lines = logs.tail(pk, LOG_TAIL) if attempt else ([], 0)
-    results = results_of(attempt)
     events, trials = list(run.events.order_by("pk")), trials_of(attempt)
+    are_drawn = len(trials) <= DRAWN
+    results = results_of(attempt, are_drawn)
     trial_totals = totals_of(attempt, trials)
     scripts = reproduce_scripts(run, attempt, results)
     builds = list(attempt.builds.select_related("commit").order_by("pk")) if attempt else []
-    measurements, environment = measurement_rows(run, attempt, len(trials) <= DRAWN), environment_of(attempt)
+    measurements, environment = measurement_rows(run, attempt, are_drawn), environment_of(attempt)
     expected = estimates.expected_times(run)
     of_machine = environment is None and run.status == Status.FAILED and run.imported is None
     if of_machine and attempt:
@@ -250,12 +251,16 @@ def measurement_rows(run: Run, attempt: Attempt | None, are_drawn: bool) -> list
     return sorted(rows, key=lambda r: (r.benchmark, order[r.metric.name], r.side))
 
 
-def results_of(attempt: Attempt | None) -> list[ShownResult]:
-    """The results of an attempt by benchmark and side, without their documents."""
+def results_of(attempt: Attempt | None, are_drawn: bool) -> list[ShownResult]:
+    """The results of an attempt by benchmark and side, without their documents.
+
+    ``are_drawn``: with why their trials ended, which only the drawing says.
+    """
     if attempt is None:
         return []
     documented = ExpressionWrapper(Q(documents__isnull=False), BooleanField())
-    columns = ("benchmark__name", *ShownResult._fields[1:-1], documented)
+    stopping = F("stopping") if are_drawn else Value(None, output_field=BooleanField())
+    columns = ("benchmark__name", "side", stopping, "no_layouts", "repeatable", documented)
     results = Result.objects.filter(attempt=attempt).order_by("benchmark__name", "side")
     return [ShownResult._make(row) for row in results.values_list(*columns)]
 

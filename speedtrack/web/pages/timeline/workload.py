@@ -27,6 +27,8 @@ def workload_text(benchmark: Benchmark) -> str:
 
 def requests_text(workload: dict[str, Any]) -> str:
     """The names of the requests: a mix with its weights, a sequence in its order."""
+    if workload.get("replay"):
+        return "recorded traffic"
     if test := workload.get("test"):
         return str(test).upper().replace("+", " + ").replace(":", " × ")
     if sequence := workload.get("sequence"):
@@ -48,6 +50,7 @@ def shape_texts(workload: dict[str, Any]) -> list[str]:
     clients, pipeline, keys = workload["clients"], workload["pipeline"], workload.get("keys", {})
     distribution = keys.get("distribution", "uniform")
     count = keys.get("count", 1)
+    values = "" if workload.get("replay") else value_sizes_text(workload.get("values", {}))
     return [
         f"{clients} connection{'s' if clients > 1 else ''}",
         f"pipeline {pipeline}" if pipeline > 1 else "",
@@ -56,7 +59,7 @@ def shape_texts(workload: dict[str, Any]) -> list[str]:
         + (f" ({distribution})" if distribution != "uniform" else "")
         if count > 1
         else "",
-        value_sizes_text(workload.get("values", {})),
+        values,
     ]
 
 
@@ -70,7 +73,10 @@ def value_sizes_text(values: dict[str, Any]) -> str:
 
 
 def pace_text(workload: dict[str, Any]) -> str:
-    """The rate of an open loop and how its requests arrive; empty for a closed loop."""
+    """The rate of an open loop and how its requests arrive, or the pace of a recording; empty for a closed loop."""
+    if replay := workload.get("replay"):
+        speed = replay.get("speed", 1.0)
+        return "as fast as the server answers" if speed == "fast" else f"at {speed:g} times its pace"
     if workload.get("mode", "closed") == "closed":
         return ""
     rate = workload["rate"]

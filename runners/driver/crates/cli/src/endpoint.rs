@@ -64,6 +64,9 @@ pub struct Access {
     /// local addresses of the connections, in turn, as in 127.0.0.1-127.0.0.8: one has some 28000 ports
     #[arg(long = "source", value_name = "LIST", value_parser = Sources::parse)]
     sources: Option<Sources>,
+    /// Multipath TCP; a server without it answers by plain TCP
+    #[arg(long)]
+    mptcp: bool,
     /// encrypt
     #[arg(long)]
     tls: bool,
@@ -98,6 +101,9 @@ pub struct TlsOptions {
     /// ciphers of TLS 1.3, separated by colons
     #[arg(long = "tls-ciphersuites", value_name = "LIST")]
     ciphersuites: Option<String>,
+    /// groups of the key exchange, the best first, separated by colons
+    #[arg(long = "tls-groups", value_name = "LIST")]
+    groups: Option<String>,
 }
 
 impl Place {
@@ -188,8 +194,10 @@ impl Endpoint {
 
     /// The server, on `usual_port` unless another was given, whose sessions begin with the commands of `greeting`.
     pub fn target(&self, usual_port: u16, greeting: Vec<Vec<String>>) -> Result<Target, Failure> {
+        let address = self.address(usual_port)?;
         Ok(Target {
-            address: self.address(usual_port)?,
+            mptcp: self.access.mptcp && address.has_mptcp()?,
+            address,
             tls: self.uses_tls().then(|| self.access.tls_options.settings().client()).transpose()?,
             greeting,
             timeout: self.timeout(),
@@ -200,8 +208,10 @@ impl Endpoint {
 
 impl TlsOptions {
     fn settings(&self) -> tls::Settings {
-        let TlsOptions { sni, cacert, cacertdir, insecure, cert, key, ciphers, ciphersuites } = self.clone();
-        tls::Settings { sni, cacert, cacertdir, insecure, cert, key, ciphers, ciphersuites, version: None }
+        let TlsOptions { sni, cacert, cacertdir, insecure, cert, key, ciphers, ciphersuites, groups } =
+            self.clone();
+        let version = None;
+        tls::Settings { sni, cacert, cacertdir, insecure, cert, key, ciphers, ciphersuites, groups, version }
     }
 }
 

@@ -85,8 +85,8 @@ mod tests {
         let each = socket::local_ports().unwrap();
         let failure = |address: Address, sources: &str, connections: usize| {
             let sources = Sources::from_first(&Sources::parse(sources).unwrap());
-            let target =
-                Target { address, tls: None, greeting: Vec::new(), timeout: Duration::ZERO, sources };
+            let (greeting, timeout) = (Vec::new(), Duration::ZERO);
+            let target = Target { address, tls: None, greeting, timeout, sources, mptcp: false };
             require_ports(&target, connections).err().map(|failure| failure.to_string())
         };
         let tcp = Address::Tcp { host: "127.0.0.1".to_owned(), port: 1 };

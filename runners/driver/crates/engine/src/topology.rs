@@ -109,8 +109,8 @@ mod tests {
     fn node(port: u16) -> Node {
         let address = Address::Tcp { host: "a".to_owned(), port };
         let timeout = Duration::from_secs(1);
-        let target =
-            Target { address, tls: None, greeting: Vec::new(), timeout, sources: Sources::default() };
+        let (greeting, sources) = (Vec::new(), Sources::default());
+        let target = Target { address, tls: None, greeting, timeout, sources, mptcp: false };
         Node { target, tags: [].into() }
     }
 

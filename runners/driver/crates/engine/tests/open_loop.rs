@@ -43,6 +43,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         tls: None,
         greeting: Vec::new(),
         timeout: Duration::from_secs(20),
+        mptcp: false,
     };
     Job {
         name: "ping".into(),

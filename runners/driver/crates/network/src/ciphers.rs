@@ -1,6 +1,7 @@
 //! Cipher suites of TLS in OpenSSL's language, as far as rustls can say it.
 
 use rustls::SupportedCipherSuite;
+use rustls::crypto::SupportedKxGroup;
 
 use text::failure::Failure;
 
@@ -26,6 +27,10 @@ const CLASSES: [(&str, &str); 16] = [
     ("AESGCM", "-GCM-"),
     ("CHACHA20", "-CHACHA20-"),
 ];
+
+/// OpenSSL's names of the groups of the key exchange, those of rustls last.
+const GROUPS: [(&[&str], &str); 3] =
+    [(&["x25519"], "X25519"), (&["p-256", "prime256v1"], "secp256r1"), (&["p-384"], "secp384r1")];
 
 /// The name of `suite` in OpenSSL: `ECDHE-RSA-AES128-GCM-SHA256` for `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`.
 pub fn named(suite: SupportedCipherSuite) -> Named {
@@ -75,6 +80,38 @@ pub fn by_list(list: &str, known: &[Named]) -> Result<Vec<SupportedCipherSuite>,
     }
 }
 
+/// The groups of `known` that the names of `list` mean, in its order. As in OpenSSL one that is not known and begins with
+/// `?` is passed over.
+pub fn groups(
+    list: &str,
+    known: &[&'static dyn SupportedKxGroup],
+) -> Result<Vec<&'static dyn SupportedKxGroup>, Failure> {
+    let mut chosen: Vec<&'static dyn SupportedKxGroup> = Vec::new();
+    for word in list.split(':') {
+        let (name, may_miss) = word.strip_prefix('?').map_or((word, false), |name| (name, true));
+        match known.iter().find(|group| is_group(name, **group)) {
+            Some(group) if chosen.iter().all(|other| other.name() != group.name()) => chosen.push(*group),
+            Some(_) => {}
+            None if may_miss => {}
+            None => return Err(unknown_group(name)),
+        }
+    }
+    match chosen.is_empty() {
+        true => Err(unknown_group(list)),
+        false => Ok(chosen),
+    }
+}
+
+fn is_group(name: &str, group: &dyn SupportedKxGroup) -> bool {
+    let own = format!("{:?}", group.name());
+    let other = GROUPS.iter().find(|(_, of_rustls)| *of_rustls == own).map_or(&[][..], |(names, _)| names);
+    own.eq_ignore_ascii_case(name) || other.iter().any(|other| other.eq_ignore_ascii_case(name))
+}
+
+fn unknown_group(name: &str) -> Failure {
+    Failure::usage(format!("--tls-groups cannot have '{name}'"), "rustls knows X25519:P-256:P-384")
+}
+
 fn is_in(name: &str, class: &str) -> bool {
     name == class || CLASSES.iter().any(|(word, part)| *word == class && name.contains(part))
 }
@@ -115,6 +152,21 @@ mod tests {
             message.contains("cannot have 'AES128-SHA'") && message.contains("ECDHE-RSA-AES128-GCM-SHA256")
         );
         assert!(by_list("ALL:!ALL", &named_12()).is_err());
+    }
+
+    #[test]
+    fn groups_have_the_names_of_openssl() {
+        let known = rustls::crypto::ring::default_provider().kx_groups;
+        let names = |list: &str| {
+            let found = groups(list, &known).map_err(|failure| failure.to_string())?;
+            Ok(found.iter().map(|group| format!("{:?}", group.name())).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(names("P-384:x25519"), Ok("secp384r1 X25519".to_owned()));
+        assert_eq!(names("prime256v1:P-256:secp256r1:?X448"), Ok("secp256r1".to_owned()));
+        for wrong in ["X448", "?X448", "", "P-256:P-521"] {
+            let said: Result<String, String> = names(wrong);
+            assert!(said.unwrap_err().contains("rustls knows X25519:P-256:P-384"), "{wrong}");
+        }
     }
 
     #[test]

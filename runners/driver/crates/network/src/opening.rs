@@ -3,10 +3,9 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::channel::{Channel, Tls};
-use crate::sources::Sources;
 use crate::target::Target;
 use machine::clock;
 use machine::socket::Interest;
@@ -51,7 +50,7 @@ impl Opening {
     /// Begin to connect to `peer`, an address of `target`, as far as is possible without blocking.
     pub fn begin(target: &Target, peer: &SockAddr) -> Result<Opening, Failure> {
         let began = clock::now();
-        let socket = stream(peer, &target.sources).map_err(|error| target.unreachable(&error))?;
+        let socket = stream(peer, target).map_err(|error| target.unreachable(&error))?;
         let channel = match &target.tls {
             None => Channel::Plain(socket),
             Some(tls) => Channel::Tls(Box::new(Tls::new(tls.session(target.host())?, socket))),
@@ -225,12 +224,13 @@ impl Opening {
     }
 }
 
-/// A non-blocking socket for `peer`.
-fn stream(peer: &SockAddr, sources: &Sources) -> io::Result<OwnedFd> {
-    let socket = Socket::new(peer.domain(), Type::STREAM.nonblocking(), None)?;
+/// A non-blocking socket for `peer`, an address of `target`.
+fn stream(peer: &SockAddr, target: &Target) -> io::Result<OwnedFd> {
+    let protocol = target.mptcp.then_some(Protocol::MPTCP);
+    let socket = Socket::new(peer.domain(), Type::STREAM.nonblocking(), protocol)?;
     if peer.domain() != Domain::UNIX {
         socket.set_tcp_nodelay(true)?;
-        sources.bind(&socket)?;
+        target.sources.bind(&socket)?;
     }
     Ok(socket.into())
 }
@@ -248,4 +248,28 @@ fn unless_blocked<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
 /// Whether it is done.
 fn waiting(answer: io::Result<()>) -> io::Result<bool> {
     unless_blocked(answer).map(|done| done.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::sources::Sources;
+    use crate::target::Address;
+
+    #[test]
+    fn a_socket_is_of_multipath_tcp_if_that_is_asked() {
+        let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: 1 };
+        let (greeting, timeout, sources) = (Vec::new(), Duration::ZERO, Sources::default());
+        let target = Target { address, tls: None, greeting, timeout, sources, mptcp: false };
+        let peer = &target.peers().unwrap()[0];
+        let protocol = |mptcp| {
+            let socket = stream(peer, &Target { mptcp, ..target.clone() });
+            // A kernel may be built without it.
+            socket.ok().map(|socket| SockRef::from(&socket).protocol().unwrap().unwrap())
+        };
+        assert_eq!(protocol(false), Some(Protocol::TCP));
+        assert!(protocol(true).is_none_or(|protocol| protocol == Protocol::MPTCP));
+    }
 }

@@ -4,10 +4,11 @@ use std::net::ToSocketAddrs;
 use std::time::Duration;
 use std::{fmt, io};
 
-use socket2::SockAddr;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::sources::Sources;
 use crate::tls;
+use text::checks::require;
 use text::failure::Failure;
 use text::secrets::HIDDEN;
 
@@ -54,6 +55,24 @@ impl Address {
     }
 }
 
+impl Address {
+    /// True, or a failure unless connections to it can be Multipath TCP on this machine.
+    pub fn has_mptcp(&self) -> Result<bool, Failure> {
+        require(
+            matches!(self, Address::Tcp { .. }),
+            "--mptcp is given for a unix socket",
+            "leave it out, or give -h and -p",
+        )?;
+        match Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)) {
+            Ok(_) => Ok(true),
+            Err(error) => Err(Failure::machine(
+                format!("this machine has no Multipath TCP ({error})"),
+                "leave --mptcp out, or turn it on (sysctl net.mptcp.enabled=1)",
+            )),
+        }
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -73,6 +92,8 @@ pub struct Target {
     pub timeout: Duration,
     /// Where connections come from.
     pub sources: Sources,
+    /// Whether connections ask for Multipath TCP; a server without it answers by plain TCP.
+    pub mptcp: bool,
 }
 
 /// The command that logs in.

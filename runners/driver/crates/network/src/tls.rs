@@ -32,6 +32,8 @@ pub struct Settings {
     /// Names as OpenSSL has them, for TLS 1.2 and for TLS 1.3.
     pub ciphers: Option<String>,
     pub ciphersuites: Option<String>,
+    /// The groups of the key exchange by their names in OpenSSL, the best first.
+    pub groups: Option<String>,
     /// The only version; none: both.
     pub version: Option<Version>,
 }
@@ -108,6 +110,9 @@ impl Settings {
             Some(names) => ciphers::by_names(names, &new)?,
         };
         provider.cipher_suites.extend(ciphers::by_list(list, &old)?);
+        if let Some(names) = &self.groups {
+            provider.kx_groups = ciphers::groups(names, &provider.kx_groups)?;
+        }
         Ok(provider)
     }
 

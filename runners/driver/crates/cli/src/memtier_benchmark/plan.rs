@@ -145,6 +145,7 @@ impl Options {
             greeting: login.into_iter().chain(select).collect(),
             timeout: TIMEOUT,
             sources: Sources::default(),
+            mptcp: false,
         })
     }
 

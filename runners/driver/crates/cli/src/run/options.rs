@@ -1,5 +1,6 @@
 //! The options of `speedbench run`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -149,6 +150,9 @@ pub struct FrameOptions {
     /// phases of load as TOML, or JSON (*.json, or - for stdin), instead of the options of Load
     #[arg(long, value_name = "FILE")]
     workload: Option<String>,
+    /// folder of the recordings that the workload file names (that of the file)
+    #[arg(long, value_name = "FOLDER")]
+    recordings: Option<PathBuf>,
     /// the same seed sends the same requests (1)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -248,6 +252,11 @@ impl FrameOptions {
             let WorkloadFile { protocol, seed, phases } = self.read(path, given)?;
             return Ok(Asked { protocol, seed: self.seed.unwrap_or(seed), phases });
         }
+        require(
+            self.recordings.is_none(),
+            "--recordings is given without --workload",
+            "of one recording give the path: --replay FILE",
+        )?;
         let phases = load.phases(self.prefill.is_some())?;
         Ok(Asked { protocol: load.protocol.unwrap_or_default(), seed: self.seed.unwrap_or(1), phases })
     }
@@ -256,7 +265,7 @@ impl FrameOptions {
     fn read(&self, path: &str, given: &Given) -> Result<WorkloadFile, Failure> {
         let prefill = (self.prefill == Some(Prefill::EmptyServer)).then(|| "--prefill".to_owned());
         match given.first_of::<LoadOptions>().or(prefill) {
-            None => file::read(path),
+            None => file::read(path, self.recordings.as_deref()),
             Some(option) => {
                 Err(Failure::usage(format!("{option} is given beside --workload"), "write it into the file"))
             }

@@ -58,7 +58,7 @@ impl Speed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setting {
-    /// In a workload file the path from its folder on; else the name of the file.
+    /// In a workload file the path from the folder of recordings on; else the name of the file.
     pub file: String,
     /// Told by how the file begins unless it is given.
     pub format: Option<Format>,
@@ -79,7 +79,7 @@ impl Setting {
         Setting { file: name, format, speed, digest: None, path }.identified()
     }
 
-    /// The same for a workload file in `folder`, below which the recording must be.
+    /// The same of a workload file whose recordings are in `folder`, below which this one must be.
     pub fn in_folder(self, folder: &Path) -> Result<Setting, Failure> {
         let inner = Path::new(&self.file).components().all(|part| matches!(part, Component::Normal(_)));
         let path = folder.join(&self.file);
@@ -91,8 +91,8 @@ impl Setting {
         };
         require(
             inner && is_below,
-            &format!("replay.file {} is not below the folder of the workload file", self.file),
-            "put the recording beside the workload file, and give its path from there",
+            &format!("replay.file {} is not below the folder of recordings", self.file),
+            "put it beside the workload file or into the folder of --recordings, and give its path from there",
         )?;
         Setting { path, ..self }.identified()
     }

@@ -33,8 +33,9 @@ pub struct WorkloadFile {
 /// No workload is longer, in bytes.
 const LONGEST: u64 = 16 << 20;
 
-/// The file at `path`: JSON when its name ends so, or when it is `-`, which is stdin.
-pub fn read(path: &str) -> Result<WorkloadFile, Failure> {
+/// The file at `path`: JSON when its name ends so, or when it is `-`, which is stdin. Its recordings are in the folder
+/// `recordings`, or else in that of the file.
+pub fn read(path: &str, recordings: Option<&Path>) -> Result<WorkloadFile, Failure> {
     let mut text = String::new();
     let mut up_to_limit = |source: &mut dyn Read| source.take(LONGEST + 1).read_to_string(&mut text);
     let read = match path {
@@ -47,7 +48,8 @@ pub fn read(path: &str) -> Result<WorkloadFile, Failure> {
     let json = path == "-" || path.ends_with(".json");
     let place = if path == "-" { "stdin" } else { path };
     let file = parse(&text, json).map_err(|failure| failure.within(place))?;
-    with_recordings(file, Path::new(path).parent().unwrap_or(Path::new(""))).map_err(|it| it.within(place))
+    let folder = recordings.or(Path::new(path).parent()).unwrap_or(Path::new(""));
+    with_recordings(file, folder).map_err(|it| it.within(place))
 }
 
 /// `file` with the recordings that it names found in its `folder`.

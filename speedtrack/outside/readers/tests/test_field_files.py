@@ -1,0 +1,124 @@
+"""Files that people have: cut down from what tools wrote, with numbers that no measurement has, or in rarer forms."""
+
+from pathlib import Path
+
+import pytest
+
+from speedtrack.outside.readers import Options
+from speedtrack.outside.readers.files import File
+from speedtrack.outside.readers.registry import reader_of
+from speedtrack.outside.readers.results import FileResults
+from speedtrack.outside.readers.tests.samples import tar_of
+
+CASES = Path(__file__).parent / "cases"
+GET = "example.org/field.Get-2"
+
+
+def reading_of(name: str) -> FileResults:
+    path = CASES / name
+    content = tar_of(path) if path.is_dir() else path.read_bytes()
+    return reading_in(content, name)
+
+
+def reading_in(content: bytes, name: str = "") -> FileResults:
+    return reader_of(File(content, name)).reading(File(content, name), Options(name=name))
+
+
+def values_of(reading: FileResults) -> dict[tuple[str, str], list[float]]:
+    """The values by benchmark and metric."""
+    return {(one.benchmark, one.metric): [*one.samples] or [one.value or 0.0] for one in reading.results}
+
+
+EXPECTED = [
+    ("memtier-2.1.0-nan.json", "memtier Sets", "throughput", [0.5]),
+    ("memtier-2.1.0-nan.json", "memtier Sets", "latency_avg", [2_002_000_000]),
+    ("memtier-two-gets.json", "memtier Totals", "throughput", [21_356.12]),
+    ("memtier-two-gets.json", "memtier Gets (1)", "throughput", [10_678.06]),
+    ("memtier-two-gets.json", "memtier Gets (2)", "throughput", [10_678.06]),
+    ("memtier-two-gets.json", "memtier Gets (1)", "latency_p99", [295_000]),
+    ("memtier-two-gets.json", "memtier Gets (2)", "latency_p99", [295_000]),
+    ("google-nan-counter.json", "Get", "time", [12.5]),
+    ("google-nan-counter.json", "Hit", "time", [10.5]),
+    ("go-nan-metric.txt", GET, "time", [790_401]),
+    ("go-nan-metric.txt", "example.org/field.Ratio-2", "time", [759_908]),
+    ("go-test-json.txt", GET, "time", [790_401]),
+    ("history-value-as-text.js", "Benchmark: BenchmarkGet", "allocated", [4_910_336]),
+    ("history-combined-unit.js", "Benchmark: BenchmarkGet", "time", [5_908]),
+    ("history-combined-unit.js", "Benchmark: BenchmarkGet", "allocated", [1_056]),
+    ("history-combined-unit.js", "Benchmark: BenchmarkGet", "allocations", [4]),
+    ("history-combined-unit.js", "Benchmark: BenchmarkSet", "allocations", [0]),
+    ("asv-negative", "b.time_it", "time", [1_000_000]),
+    ("redis-benchmark-cluster.csv", "SET", "throughput", [1132.08]),
+    ("redis-benchmark-cluster.csv", "SET", "latency_p50", [775_000]),
+]
+
+
+@pytest.mark.parametrize(("name", "benchmark", "metric", "expected"), EXPECTED)
+def test_what_can_be_used_is_read(name: str, benchmark: str, metric: str, expected: list[float]) -> None:
+    assert values_of(reading_of(name))[benchmark, metric] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("memtier-2.1.0-nan.json", []),  # no reader needs that part
+        ("google-nan-counter.json", ["/benchmarks/1/ratio", "/benchmarks/1/per"]),
+        ("go-nan-metric.txt", ["line 5, delta/op", "line 5, inf/op", "line 5, ratio/op"]),
+        ("asv-negative", ["box/00000000-e.json#/results/b.track_error/0/0"]),
+    ],
+)
+def test_what_cannot_be_used_is_told_with_its_place(name: str, places: list[str]) -> None:
+    assert [one.position for one in reading_of(name).left_out if one.is_fault] == places
+
+
+def test_a_line_of_counts_may_begin_at_zero() -> None:
+    counts = [one.samples[0] for one in reading_of("zero-to-three-allocs.js").results if one.metric == "allocations"]
+    assert (counts[:30], set(counts[30:])) == ([0] * 30, {3})
+
+
+def test_an_old_entry_of_all_units_is_dropped_beside_entries_of_each() -> None:
+    entries = (
+        '{"name": "BenchmarkGet", "value": 5, "unit": "ns/op\\t 7 B/op"}',
+        '{"name": "BenchmarkGet - ns/op", "value": "5", "unit": "ns/op"}',
+        '{"name": "BenchmarkGet - B/op", "value": "7", "unit": "B/op"}',
+    )
+    run = '{"commit": {"id": "' + "1" * 40 + '"}, "date": 1, "tool": "go", "benches": [' + ", ".join(entries) + "]}"
+    reading = reading_in(f'window.BENCHMARK_DATA = {{"entries": {{"B": [{run}]}}}}'.encode())
+    assert values_of(reading) == {("B: BenchmarkGet", "time"): [5], ("B: BenchmarkGet", "allocated"): [7]}
+
+
+def test_lines_of_go_are_put_together_from_events_of_several_packages() -> None:
+    def event(package: str, output: str) -> str:
+        return f'{{"Action":"output","Package":"{package}","Output":"{output}"}}\n'
+
+    content = (
+        '{"Time":"2026-11-26T19:00:00Z","Action":"start","Package":"a"}\n'
+        + event("a", r"pkg: a\n")
+        + event("b", r"pkg: b\n")
+        + event("a", r"BenchmarkGet-2 \t")
+        + event("b", r"BenchmarkGet-2 \t 10\t 7 ns/op\n")
+        + event("a", r"     200\t    5 ns/op\n")
+    )
+    assert values_of(reading_in(content.encode())) == {("a.Get-2", "time"): [5], ("b.Get-2", "time"): [7]}
+
+
+def test_a_benchmark_of_go_that_prints_is_told() -> None:
+    content = b"BenchmarkLoud-2 \thello\n     200\t    790401 ns/op\nBenchmarkGet-2 \t 10\t 7 ns/op\n"
+    reading = reading_in(content)
+    assert values_of(reading) == {("Get-2", "time"): [7]}
+    assert [str(one) for one in reading.left_out] == [
+        "line 2: BenchmarkLoud-2 printed something between its name and its numbers: let it print nothing"
+    ]
+
+
+def test_titles_of_redis_benchmark_may_have_quotes() -> None:
+    content = b'"test","rps"\n"EVAL "return 1" 0","12.50"\n"say ""x""","7.00"\n"GET","1.00"\n"GET","2.00"\n'
+    reading = reading_in(content)
+    assert values_of(reading) == {
+        ('EVAL "return 1" 0', "throughput"): [12.5],
+        ('say "x"', "throughput"): [7],
+        ("GET", "throughput"): [1],
+    }
+    assert [str(one) for one in reading.left_out] == [
+        "line 5: the test 'GET' is there twice: keep one, or repeat the line of names before it"
+    ]
