@@ -89,9 +89,7 @@ def watch_default_branch(project: Project) -> None:
         known = (
             f"the repository's branch is now {project.successor}" if project.successor else "no branch goes on from it"
         )
-        alarms.begin(
-            Alarm.Kind.GONE, f"the repository has it no more, and {known}: nothing new is measured", branch=gone
-        )
+        alarms.begin(Alarm.Kind.GONE, f"the repository has it no more; {known}", branch=gone)
     over = Alarm.objects.open().filter(kind=Alarm.Kind.GONE, branch__project=project)
     for alarm in over.exclude(branch=gone) if gone else over:
         alarms.end(Alarm.Kind.GONE, f"{project.default_branch} is followed", branch=alarm.branch)

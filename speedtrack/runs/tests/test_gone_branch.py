@@ -58,7 +58,7 @@ def test_a_renamed_default_branch_is_told_and_followed(
     assert "main deleted" in Delivery.objects.get().outcome
     for address in ("/p/kvd/", "/p/kvd/settings/"):
         page = html_of(ada.get(address))
-        assert "<strong>main</strong> is gone since" in page and "Follow trunk" in page
+        assert "<strong>main</strong> is gone (" in page and "Follow trunk" in page
     assert "branch is now trunk" in html_of(ada.get("/"))
     assert "Follow trunk" not in html_of(Client().get("/p/kvd/"))
     document = ada.get("/api/v1/projects/kvd").json()
@@ -75,7 +75,7 @@ def test_a_renamed_default_branch_is_told_and_followed(
     assert (after.default_branch, after.successor, after.branch_gone_at) == ("trunk", "", None)
     assert after.branches.get(name="trunk").positions.count() == 4
     assert Alarm.objects.get().ended_why == "trunk is followed"
-    assert "is gone since" not in html_of(ada.get("/p/kvd/"))
+    assert "is gone (" not in html_of(ada.get("/p/kvd/"))
 
 
 def test_a_branch_that_has_not_the_last_commit_is_no_successor(
