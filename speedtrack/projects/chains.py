@@ -18,10 +18,12 @@ from speedtrack.projects.models import Branch, Chain, Commit, Project, Segment
 
 BLOCK = 5000  # commits that are stored at once, so that a long history needs little memory
 
-# A commit of a chain without a segment that has it counts as absent: its branch was removed.
+# A commit of a chain without a segment that has it counts as absent: its branch was removed. OFFSET 0 makes PostgreSQL
+# look up each commit of a block; without, it may read the chains of all projects for each block.
 POSITIONS_OF_COMMITS = """
 SELECT c.sha, cc.chain_id, cc.number
-  FROM projects_commit c JOIN projects_chaincommit cc ON cc.commit_id = c.id
+  FROM projects_commit c
+ CROSS JOIN LATERAL (SELECT chain_id, number FROM projects_chaincommit WHERE commit_id = c.id OFFSET 0) cc
  WHERE c.project_id = %s AND c.sha = ANY(%s)
    AND EXISTS (SELECT FROM projects_segment s WHERE s.chain_id = cc.chain_id AND s.last >= cc.number)
 """
@@ -263,7 +265,7 @@ def store(project: Project, heads: Mapping[Branch, str], first_parents: Mapping[
     }
 
 
-def forget(project: Project, branches: Sequence[Branch]) -> dict[int, list[str]]:
+def forget(project: Project, branches: Collection[Branch]) -> dict[int, list[str]]:
     """Remove the positions of branches that are fetched anew. Return their commits, by the branch's id."""
     if not Segment.objects.filter(branch__in=branches).exists():
         return {}

@@ -1,10 +1,11 @@
 """Update rows from the repository: fetch, then store first-parent histories as positions."""
 
+import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -14,7 +15,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from speedtrack.ground.observing import failpoints
-from speedtrack.ground.postgres import pgsession
+from speedtrack.ground.postgres import pgsession, pgvalues
 from speedtrack.projects import chains, heads, successors
 from speedtrack.projects.chains import NewHistory
 from speedtrack.projects.mirrors import fetching, git
@@ -35,6 +36,15 @@ UPDATE projects_branch b SET head_id = c.id, deleted_at = NULL
  WHERE b.id = path.branch
 RETURNING b.id, b.head_id
 """
+# As JSON, since Django would write each value of 5,000 rows into the statement by itself.
+ADD_COMMITS = """
+INSERT INTO projects_commit (project_id, COLUMNS)
+SELECT %s, COLUMNS
+  FROM json_to_recordset(%s::json) AS revision (
+       sha text, parents text[], author_name text, author_email text, authored_at timestamptz,
+       committed_at timestamptz, subject text, reverts text[])
+    ON CONFLICT DO NOTHING
+""".replace("COLUMNS", "sha, parents, author_name, author_email, authored_at, committed_at, subject, reverts")
 # The commits that only deleted branches have.
 LOST = """
 SELECT c.sha
@@ -190,7 +200,7 @@ def has_moved(branch: Branch, head: str) -> bool:
 
 def move(project: Project, heads: Mapping[Branch, str]) -> list[BranchChange]:
     """Store the histories of these branches, which lead to the heads now, in a few statements for all of them."""
-    first = [branch for branch in heads if branch.head is None]
+    first = {branch for branch in heads if branch.head is None}
     forgotten = chains.forget(project, first)
     try:
         histories = store_since(project, heads, stored_heads(project))
@@ -246,12 +256,17 @@ def mark_unreachable(project: Project, removed: set[str]) -> None:
 
 def add_commits(project: Project, shas: Iterable[str]) -> None:
     """Create the rows of these commits that are missing."""
+    count = 0
     for block in chains.blocks(shas):
         present = set(Commit.objects.filter(project=project, sha__in=block).values_list("sha", flat=True))
-        revisions = git.revisions(project.slug, [sha for sha in block if sha not in present])
-        Commit.objects.bulk_create(
-            [Commit(project=project, **vars(revision)) for revision in revisions], ignore_conflicts=True
-        )
+        revisions = [vars(one) for one in git.revisions(project.slug, [sha for sha in block if sha not in present])]
+        count += len(revisions)
+        with pgvalues.apart(), connection.cursor() as cursor:
+            cursor.execute(ADD_COMMITS, [project.pk, json.dumps(revisions, default=datetime.isoformat)])
+    if count > chains.BLOCK:
+        # Without statistics of a first history, PostgreSQL would read all of it for each block of positions.
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE (SKIP_LOCKED) projects_commit")
 
 
 def store_commits(project: Project, shas: list[str]) -> dict[str, Commit]:

@@ -185,6 +185,14 @@ def test_a_source_without_its_lease_token_names_it(runner: Runner, run: Run) -> 
     assert (answer.status_code, error(answer)) == (422, "token: Field required")
 
 
+def test_a_thousand_mistakes_are_counted_and_the_first_ones_named(runner: Runner, run: Run) -> None:
+    mistakes = {f"b{number}": number for number in range(999)} | {"x" * 10_000: "a name that is too long"}
+    answer = runner.post(f"runs/{run.pk}/complete", {"token": 1, "out_of_reach": mistakes})
+    assert answer.status_code == 422
+    assert error(answer).startswith("out_of_reach.b0: ")
+    assert error(answer).endswith("; and 990 more")
+
+
 def test_a_run_id_that_is_no_number_is_refused_with_an_error(runner: Runner, run: Run) -> None:
     answer = runner.post("runs/x/complete", {"token": 1})
     assert answer.status_code == 422

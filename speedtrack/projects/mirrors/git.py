@@ -243,17 +243,11 @@ def commits_in_range(slug: str, expression: str, find: Callable[[str], str] | No
 
 
 def revisions(slug: str, shas: list[str]) -> Iterator[Revision]:
-    """The commits of these ids, in this order. git is called in blocks, so that a long history fits a command line."""
-    for at in range(0, len(shas), 1000):
-        text = run_git(
-            "log",
-            "--no-walk=unsorted",
-            "-z",
-            f"--format={'%x00'.join(FIELDS)}",
-            "--end-of-options",
-            *shas[at : at + 1000],
-            directory=mirror_of(slug),
-        )
+    """The commits of these ids, in this order. git is called in blocks, so that a long history needs little memory."""
+    options = ("--no-walk=unsorted", "-z", f"--format={'%x00'.join(FIELDS)}", "--stdin")
+    for at in range(0, len(shas), 5000):
+        lines = "".join(f"{valid_sha(sha)}\n" for sha in shas[at : at + 5000])
+        text = run_git("log", *options, directory=mirror_of(slug), stdin=lines)
         # NUL is the only character that no field can contain.
         values = text.split("\0")
         for first in range(0, len(values) - 1, len(FIELDS)):

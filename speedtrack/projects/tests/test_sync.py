@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
+from speedtrack.projects import chains
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
@@ -39,6 +40,19 @@ def test_the_first_look_writes_the_whole_history(project: Project, repository: R
     assert commit.parents == [shas[0]]
     assert commit.subject == "Change number 2"
     assert commit.author_email == "ada@example.org"
+
+
+def test_a_long_first_history_is_counted_before_its_positions_are_stored(
+    project: Project, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without statistics, PostgreSQL reads all commits of the project for each block of positions."""
+    monkeypatch.setattr(chains, "BLOCK", 2)
+    shas = repository.commits(5)
+    sync(project)
+    assert path_of(project) == shas
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT reltuples FROM pg_class WHERE oid = 'projects_commit'::regclass")
+        assert cursor.fetchone() == (Commit.objects.count(),)
 
 
 def test_a_second_look_without_news_changes_nothing(project: Project, repository: Repository) -> None:

@@ -112,10 +112,10 @@ class Run(models.Model):
     project = models.ForeignKey(Project, models.CASCADE, related_name="runs", db_index=False)
     commit = models.ForeignKey(Commit, models.PROTECT, related_name="runs", db_index=False)
     base = models.ForeignKey(
-        Commit, models.PROTECT, null=True, related_name="+", help_text="the other side of a paired run"
+        Commit, models.PROTECT, null=True, related_name="+", db_index=False, help_text="the other side of a paired run"
     )
     machine = models.ForeignKey(Machine, models.PROTECT, related_name="runs")
-    canary = models.ForeignKey(Canary, models.RESTRICT, null=True, related_name="runs")
+    canary = models.ForeignKey(Canary, models.RESTRICT, null=True, related_name="runs", db_index=False)
     suite = models.ForeignKey(Suite, models.PROTECT, related_name="+")
     benchmark_set = models.ForeignKey(BenchmarkSet, models.PROTECT, related_name="runs")
     reason = models.CharField(max_length=20, choices=Reason)
@@ -128,7 +128,12 @@ class Run(models.Model):
     )
     status = models.CharField(max_length=20, choices=Status, default=Status.QUEUED)
     linked = models.ForeignKey(
-        "self", models.SET_NULL, null=True, related_name="+", help_text="the run that measured the identical program"
+        "self",
+        models.SET_NULL,
+        null=True,
+        related_name="+",
+        db_index=False,
+        help_text="the run that measured the identical program",
     )
     priority = models.IntegerField(default=0)
     rank = models.IntegerField(default=0, help_text="position on the branch: of equal priority, newest first")
@@ -217,7 +222,11 @@ class Run(models.Model):
             ),
             models.Index(fields=["machine"], name="canary_runs", condition=Q(reason="canary")),
             models.Index(fields=["machine", "ended_at"], name="runs_ended", condition=Q(ended_at__isnull=False)),
+            # Most runs have none of these four, and each change of a run writes to all indexes that it is in.
             models.Index(fields=["imported"], name="runs_of_imports", condition=Q(imported__isnull=False)),
+            models.Index(fields=["base"], name="runs_of_a_base", condition=Q(base__isnull=False)),
+            models.Index(fields=["canary"], name="runs_of_a_canary", condition=Q(canary__isnull=False)),
+            models.Index(fields=["linked"], name="runs_linked_to_a_run", condition=Q(linked__isnull=False)),
             models.Index(fields=["retry_at"], name="runs_given_up", condition=Q(retry_at__isnull=False)),
             models.Index(fields=["id"], name="runs_with_floors_due", condition=Q(floors_due=True)),
             models.Index(

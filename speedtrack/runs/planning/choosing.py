@@ -42,7 +42,9 @@ def plan_newest(branch: Branch, count: int, plans: Plans | None = None) -> int:
 
     Return the number of runs.
     """
-    path = newest_of(Branch.objects.filter(pk=branch.pk), min(max(count, 0), MOST_POSITIONS))
+    if count <= 0:
+        return 0
+    path = newest_of(Branch.objects.filter(pk=branch.pk), min(count, MOST_POSITIONS))
     newest = list(path.values_list("commit", flat=True))
     return plan_pushed(branch, Commit.objects.filter(pk__in=newest), Reason.BACKFILL, with_head=True, plans=plans)
 

@@ -232,3 +232,14 @@ def test_a_run_that_was_taken_again_is_not_moved_by_the_old_holder(run: Run) -> 
 def test_a_move_that_is_not_in_the_table_raises(before: Status, after: Status) -> None:
     with pytest.raises(ValueError, match=f"cannot move from {before} to {after}"):
         Run(pk=1, status=before).move(after, "why")
+
+
+@pytest.mark.parametrize("column", ["base", "canary", "linked", "imported"])
+def test_a_reference_that_most_runs_lack_has_a_partial_index_that_deletes_use(db: None, column: str) -> None:
+    (index,) = [index for index in Run._meta.indexes if index.fields == [column]]
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute(f"EXPLAIN SELECT FROM runs_run WHERE {column}_id = 1 FOR KEY SHARE")
+        assert index.name in str(cursor.fetchall())
+        cursor.execute("SELECT pg_get_indexdef(%s::regclass)", [index.name])
+        assert f"WHERE ({column}_id IS NOT NULL)" in cursor.fetchone()[0]

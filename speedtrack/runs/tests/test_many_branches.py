@@ -59,6 +59,8 @@ def test_a_look_costs_as_many_statements_with_many_branches_at_rest_as_with_few(
 ) -> None:
     at_rest, of_a_push, first_looks, of_the_alarm = [], [], [], []
     long_ago = project.created - timedelta(days=1)
+    push_to(repository, ["main"])
+    pushes.sync_and_plan(project)  # the first plan of a project stores its suite
     for count in (2, 12):
         add_branches(project, repository, [f"topic-{count}-{number}" for number in range(count)])
         at_rest.append(statements(lambda: pushes.sync_and_plan(project)))
