@@ -224,20 +224,20 @@ def tell_operators() -> None:
 
 @transaction.atomic
 def tell_of_alarms() -> None:
-    """Put a mail to each who hears of it into the outbox for each alarm that has begun, and each that has ended."""
+    """Put a mail to each recipient into the outbox, for each alarm that has begun and each that has ended."""
     alarms = Alarm.objects.filter(untold=True).select_for_update(skip_locked=True, of=("self",)).order_by("id")
     for alarm in alarms.select_related("machine", "branch__project"):
-        event = "ended" if alarm.ended_at else "began"
+        event, recipients = "ended" if alarm.ended_at else "began", recipients_of(alarm)
         Outbox.objects.bulk_create(
-            [Outbox(recipient=email, alarm=alarm, event=event) for email in hearing_of(alarm)], ignore_conflicts=True
+            [Outbox(recipient=email, alarm=alarm, event=event) for email in recipients], ignore_conflicts=True
         )
-        if not settings.OPERATORS:
+        if not recipients:
             log.warning("%s: alarm %s: %s (no mail: OPERATORS names nobody)", alarm.subject, event, alarm.why)
     Alarm.objects.filter(pk__in=[alarm.pk for alarm in alarms]).update(untold=False)
 
 
-def hearing_of(alarm: Alarm) -> list[str]:
-    """The addresses of operators; before them those of owners who can follow the branch that goes on."""
+def recipients_of(alarm: Alarm) -> list[str]:
+    """The mail addresses of the operators; about a gone branch also those of owners, who can follow another."""
     owners = Membership.objects.none()
     if alarm.branch and alarm.kind == Alarm.Kind.GONE:
         owners = alarm.branch.project.memberships.filter(role=Role.OWNER, user__is_active=True).exclude(user__email="")

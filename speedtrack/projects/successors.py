@@ -27,6 +27,13 @@ def successor_of(project: Project, fetched: FetchResult) -> str:
         return ""
 
 
+def in_words(project: Project) -> str:
+    """What follows a default branch that is gone, as a clause for pages, mails and commands."""
+    if project.successor:
+        return f"the repository's branch is now {project.successor}"
+    return "no branch is known that goes on from it"
+
+
 def note(project: Project, successor: str) -> None:
     """Store since when the default branch is gone, if it is, and what goes on from it."""
     branch = Branch.objects.filter(project=project, name=project.default_branch).first()

@@ -24,6 +24,7 @@ from speedtrack.monitoring import health
 from speedtrack.monitoring.health import Finding
 from speedtrack.notices.models import Outbox
 from speedtrack.processes.devstack import BASE_DIR
+from speedtrack.projects import successors
 from speedtrack.projects.models import Credential, Project
 from speedtrack.retention.models import Pruning
 from speedtrack.runs.models import Machine
@@ -179,7 +180,9 @@ def check_machines() -> tuple[str, str]:
 
 def check_repositories() -> tuple[str, str]:
     projects = list(Project.objects.tracked().order_by("slug"))
-    gone = [f"{project}: {project.default_branch} is gone" for project in projects if project.branch_gone_at]
+    gone = [
+        f"{one}: {one.default_branch} is gone; {successors.in_words(one)}" for one in projects if one.branch_gone_at
+    ]
     failing = [f"{project}: {project.error.partition(chr(10))[0]}" for project in projects if project.error]
     if gone or failing:
         return "bad", f"{'; '.join([*gone, *failing][:MOST_NAMED])}. The page of a project has the remedy"

@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from structlog.contextvars import bound_contextvars
 
 from speedtrack.benchmarks.definitions import DefinitionError
+from speedtrack.projects import successors
 from speedtrack.projects.errors import Interrupted, RepositoryError
 from speedtrack.projects.models import Delivery, Project, ProjectQuerySet
 from speedtrack.projects.sync import BranchChange, has_news, note_failure, note_success, project_lock, sync
@@ -86,10 +87,8 @@ def watch_default_branch(project: Project) -> None:
     """Begin an alarm when the default branch is gone, and end it when it is back, or another one is followed."""
     gone = project.branches.filter(name=project.default_branch).first() if project.branch_gone_at else None
     if gone:
-        known = (
-            f"the repository's branch is now {project.successor}" if project.successor else "no branch goes on from it"
-        )
-        alarms.begin(Alarm.Kind.GONE, f"the repository has it no more; {known}", branch=gone)
+        why = f"the repository has it no more; {successors.in_words(project)}"
+        alarms.begin(Alarm.Kind.GONE, why, branch=gone)
     over = Alarm.objects.open().filter(kind=Alarm.Kind.GONE, branch__project=project)
     for alarm in over.exclude(branch=gone) if gone else over:
         alarms.end(Alarm.Kind.GONE, f"{project.default_branch} is followed", branch=alarm.branch)

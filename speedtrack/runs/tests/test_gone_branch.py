@@ -64,7 +64,7 @@ def test_a_renamed_default_branch_is_told_and_followed(
     document = ada.get("/api/v1/projects/kvd").json()
     assert (document["successor"], bool(document["branch_gone_at"])) == ("trunk", True)
     (finding,) = doctor.examine(["repositories"])
-    assert (finding.state, "kvd: main is gone" in finding.words) == ("bad", True)
+    assert (finding.state, "kvd: main is gone; the repository's branch is now trunk" in finding.words) == ("bad", True)
     telling.tell_of_alarms()
     assert Outbox.objects.filter(recipient="ada@example.org").count() == 1
     look(project)
@@ -85,7 +85,7 @@ def test_a_branch_that_has_not_the_last_commit_is_no_successor(
     repository.git("branch", "-D", "main")
     look(project)
     page = html_of(ada.get("/p/kvd/"))
-    assert "No branch of the repository is known to go on from it" in page and "Follow other" not in page
+    assert "no branch is known that goes on from it" in page and "Follow other" not in page
     repository.git("branch", "main", "other")
     look(project)
     assert Project.objects.get().branch_gone_at is None and Alarm.objects.get().ended_at

@@ -16,6 +16,7 @@ from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.ground.texts.markdown import html_of
 from speedtrack.ground.texts.text import plain
+from speedtrack.projects import successors
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Machine, Series
 from speedtrack.web.addresses import metric_in_query, timeline_path
@@ -31,6 +32,7 @@ register.filter("in_query", metric_in_query)
 register.filter("plain", plain)
 register.filter("markdown", html_of)
 register.filter("axis_number", axis_label)
+register.filter("successor", successors.in_words)
 
 
 @register.filter
