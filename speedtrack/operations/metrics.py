@@ -1,8 +1,9 @@
 """What a person changes of metrics from outside, by command alone: smallest effect, name, existence."""
 
 from speedtrack.alerts.models import Alert, Mute
-from speedtrack.benchmarks.metrics import LONGEST_KEY, outside_key
+from speedtrack.benchmarks.metrics import LONGEST_KEY, METRICS, outside_key
 from speedtrack.benchmarks.models import OutsideMetric
+from speedtrack.ground.texts.text import UNSEEN
 from speedtrack.operations.performing import Actor, BadInput, Done, operation
 from speedtrack.outside.readers.measures import LONGEST_METRIC
 from speedtrack.runs.models import Measurement, Series
@@ -23,8 +24,11 @@ def rename(actor: Actor, metric: OutsideMetric, name: str) -> Done:
     if OutsideMetric.objects.filter(project=metric.project, name=name).exists():
         raise BadInput(f"{metric.project} has a metric {name!r} already: delete or rename that one first", "name")
     metric.name, metric.key = name, outside_key(name, metric.metric.unit, metric.metric.better)
-    if not name.strip() or len(name) > LONGEST_METRIC or len(metric.key) > LONGEST_KEY:
-        raise BadInput(f"a name has 1 to {LONGEST_METRIC} characters, with its unit up to {LONGEST_KEY}", "name")
+    if name in METRICS:
+        raise BadInput(f"{name} is a metric of runners: choose another name", "name")
+    if not name.strip() or UNSEEN.search(name) or len(name) > LONGEST_METRIC or len(metric.key) > LONGEST_KEY:
+        limits = f"1 to {LONGEST_METRIC} visible characters, with its unit up to {LONGEST_KEY}"
+        raise BadInput(f"the name of a metric has {limits}", "name")
     metric.save(update_fields=["name", "key"])
     Series.objects.filter(project=metric.project, metric=old_key).update(metric=metric.key)
     Mute.objects.filter(project=metric.project, metric=old_key).update(metric=metric.key)

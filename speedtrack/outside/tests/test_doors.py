@@ -27,7 +27,7 @@ from speedtrack.outside.readers.tests.test_field_files import CASES
 from speedtrack.outside.tests.conftest import document_of, row
 from speedtrack.projects import sync
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs.models import Import, Machine, Measurement, Series
+from speedtrack.runs.models import Import, Machine, Measurement, Samples, Series
 from speedtrack.tests import builders
 
 GOLDEN = Path(__file__).parent / "points.v1.json"
@@ -342,6 +342,9 @@ def test_a_metric_is_renamed_with_its_history_and_deleted_by_command(project: Pr
     assert Series.objects.filter(metric="wall-20time--s--lower").count() == named > 0
     with pytest.raises(CommandError, match="has a metric 'rate' already"):
         call_command("metric", "kvd", "wall time", "--rename", "rate")
+    for name, words in (("throughput_rps", "is a metric of runners"), ("a\x1b[31m", "visible"), (" ", "visible")):
+        with pytest.raises(CommandError, match=words):
+            call_command("metric", "kvd", "wall time", "--rename", name)
     call_command("metric", "kvd", "wall time", "--delete", stdout=out)
     assert "wall time is deleted with" in out.getvalue()
     assert Measurement.objects.count() < count
@@ -366,6 +369,20 @@ def test_what_cannot_be_used_ends_the_command_with_1_and_refusals_of_a_commit_ar
     assert out.getvalue().count("f" * 40) == 1 and "  3 results: kvd has no commit" in out.getvalue()
     with pytest.raises(CommandError, match="there is no option 'bettr': known is better"):
         call_command("import", "kvd", str(path), "--option", "bettr=lower")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_first_example_of_the_docs_and_hyperfine_share_a_metric(
+    project: Project, shas: list[str], tmp_path: Path, is_first: bool
+) -> None:
+    timed = tmp_path / "hyperfine.json"
+    timed.write_text('{"results": [{"command": "sort", "mean": 0.121, "times": [0.121]}]}')
+    files = [(CASES / "docs-first-example.json", []), (timed, ["--commit", shas[0], "--machine", "ci"])]
+    for path, options in files if is_first else reversed(files):
+        assert "1 taken, 0 unchanged, 0 refused" in imported(path, *options)
+    second = 0.121 if is_first else 121_000_000
+    assert Samples.objects.order_by("pk")[1].values[0] == pytest.approx(second, rel=1e-15)
+    assert Series.objects.values("metric").distinct().count() == 1
 
 
 def test_a_history_of_asv_is_read_part_by_part(project: Project, shas: list[str], tmp_path: Path) -> None:

@@ -48,6 +48,13 @@ EXPECTED = [
     ("history-combined-unit.js", "Benchmark: BenchmarkGet", "allocations", [4]),
     ("history-combined-unit.js", "Benchmark: BenchmarkSet", "allocations", [0]),
     ("asv-negative", "b.time_it", "time", [1_000_000]),
+    (
+        "pytest-name-118.json",
+        "tests/benchmarks/test_queries_of_the_orm.py::TestSelectMany::test_join"
+        "[postgresql-100000-isolation=READ_COMMITTED]",
+        "time",
+        [10_000_000, 11_000_000, 12_000_000],
+    ),
     ("redis-benchmark-cluster.csv", "SET", "throughput", [1132.08]),
     ("redis-benchmark-cluster.csv", "SET", "latency_p50", [775_000]),
 ]
