@@ -36,16 +36,18 @@ def lines_in(part: Any) -> Iterator[str]:
 def refusal(line: str, program: Path = SPEEDBENCH) -> str | None:
     """Why the front end of memtier does not take a line; None if it does. Raises ValueError for other ends."""
     try:
-        words = shlex.split(line)
+        options = shlex.split(line)
     except ValueError as error:
         return f"no shell could split it: {error}"
-    argv = [str(program), "memtier-benchmark", *words, *NO_SERVER]
-    done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False)
-    said = done.stderr.strip().splitlines()[-1:] or [""]
-    if done.returncode == REFUSED:
-        return said[0]
-    if done.returncode != UNREACHABLE or "cannot connect" not in said[0]:
-        raise ValueError(f"exit code {done.returncode} of {shlex.join(argv)}: {said[0]}")
+    argv = [str(program), "memtier-benchmark", *options, *NO_SERVER]
+    process = subprocess.run(
+        argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False
+    )
+    last_line = (process.stderr.strip().splitlines() or [""])[-1]
+    if process.returncode == REFUSED:
+        return last_line
+    if process.returncode != UNREACHABLE or "cannot connect" not in last_line:
+        raise ValueError(f"exit code {process.returncode} of {shlex.join(argv)}: {last_line}")
     return None
 
 
@@ -54,15 +56,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="of the suites")
     parser.add_argument("--speedbench", type=Path, default=SPEEDBENCH, metavar="PROGRAM", help="the program to try")
     arguments = parser.parse_args()
-    count = taken = 0
+    line_count = accepted_count = 0
     for file in sorted(arguments.folder.glob("*.yml")):
         for line in lines_in(yaml.safe_load(file.read_text())):
-            count += 1
+            line_count += 1
             if cause := refusal(line, arguments.speedbench.resolve()):
                 print(f"{file.name}: {cause}\n    {line}")
             else:
-                taken += 1
-    print(f"{taken} of {count} lines are taken")
+                accepted_count += 1
+    print(f"{accepted_count} of {line_count} lines are taken")
 
 
 if __name__ == "__main__":

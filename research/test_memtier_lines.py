@@ -28,8 +28,8 @@ def test_all_lines_of_memtier_are_found() -> None:
     ],
 )
 def test_a_line_is_taken_or_refused_with_its_cause(line: str, cause: str | None) -> None:
-    said = refusal(line, SPEEDBENCH)
-    assert said is None if cause is None else cause in (said or "")
+    reason = refusal(line, SPEEDBENCH)
+    assert reason is None if cause is None else cause in (reason or "")
 
 
 def test_another_end_is_no_answer() -> None:

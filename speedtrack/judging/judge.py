@@ -67,12 +67,12 @@ def judge(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) ->
     ``neighbours``: further sides, whose judgement is absent until detection has compared them.
     """
     evidence = evidence_of(wanted_of(sides, neighbours))
-    asked = (*neighbours, *sides)
-    stored = {side: judged_as_stored(side, evidence) for side in asked if side in evidence.stored}
-    sampled = {side: judged(finding, evidence) for side, finding in sampled_findings(sides, evidence).items()}
-    known = stored | sampled
-    by_pairs = {side: judgement for side in sides if side not in known and (judgement := paired_only(side, evidence))}
-    return by_pairs | known
+    every_side = (*neighbours, *sides)
+    by_answers = {side: judged_as_stored(side, evidence) for side in every_side if side in evidence.stored}
+    by_samples = {side: judged(finding, evidence) for side, finding in sampled_findings(sides, evidence).items()}
+    by_points = by_answers | by_samples
+    by_pairs = {side: one for side in sides if side not in by_points and (one := paired_only(side, evidence))}
+    return by_pairs | by_points
 
 
 def wanted_of(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) -> dict[TwoSides, Wanted]:

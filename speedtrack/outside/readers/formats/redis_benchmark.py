@@ -42,7 +42,7 @@ def rows(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def row_of(line: str, position: str) -> list[str]:
-    """The columns of a row. A test that is a command may have quotes within, which are not doubled."""
+    """The columns of a row. The name of a test may contain quotes, which redis-benchmark does not double."""
     if len(line) < 2 or not line[0] == line[-1] == '"':
         raise ReadError("no row of a table", position, "the file may be cut off")
     return line[1:-1].replace('""', '"').split('","')

@@ -153,7 +153,7 @@ fn measure(
     if let Some(words) = &test.before {
         node::prepare(nodes, words)?;
     }
-    // What a replica redirects is a write: to follow it would load the masters in its place.
+    // A replica redirects writes only. Following them would load the masters instead.
     let follows = options.load.roles == Roles::Masters && is_led_by_slots(nodes, &test.script);
     let recovery = follows.then_some(FOLLOWING);
     let job = Job { recovery, ..job(options, &test.title, nodes, &test.script) };
