@@ -19,9 +19,10 @@ LARGEST_FILE = 32 * 1024 * 1024  # bytes of an upload, also of an archive once i
 MOST_MEMBERS = 20_000  # of an uploaded archive
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
-# What printf of C writes for numbers that JSON does not have, and texts, which may contain such words.
+# What printf of C writes for numbers that JSON does not have; and texts, which may contain such words. An unfinished
+# text goes to the end of the file: otherwise each of its quotes would begin a search of its own.
 TEXT_OR_NO_NUMBER = re.compile(
-    r'"(?:[^"\\]|\\.)*"|[-+]?(?:\bnan\b(?:\(\w*\))?|\binf(?:inity)?\b|\b1\.#\w+)', re.IGNORECASE
+    r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[-+]?(?:\bnan\b(?:\(\w*\))?|\binf(?:inity)?\b|\b1\.#\w+)', re.IGNORECASE | re.DOTALL
 )
 
 

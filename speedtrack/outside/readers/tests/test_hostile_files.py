@@ -134,6 +134,13 @@ def test_words_that_c_writes_for_numbers_are_read_as_no_number(word: str) -> Non
         read(content.replace(word.encode(), b"nanas"), "memtier")
 
 
+@pytest.mark.parametrize("piece", ['\\"', "\\\n", '" ', "\\", "1.#", "-"])
+def test_a_text_without_an_end_is_read_once(piece: str) -> None:
+    """Were it searched anew from each of its quotes, this would take hours."""
+    with pytest.raises(ReadError, match="no JSON"):
+        parse_json('{"' + piece * 1_000_000)
+
+
 def test_such_words_within_texts_are_left_as_they_are() -> None:
     text = '{"a \\" inf": "the nan, -inf and 1.#IND", "b": -nan}'
     assert str(parse_json(text)) == "{'a \" inf': 'the nan, -inf and 1.#IND', 'b': nan}"
