@@ -119,11 +119,14 @@ def contents_in(file: File, form: str, options: Options) -> Contents:
         reader = registry.reader_of(file) if form == AUTO else registry.reader_named(form)
         contents = Contents(())
         parcels = parcels_read(reader, file, options, contents)
-        first = list(islice(parcels, 1)) if isinstance(file, Folder) else list(parcels)
+        if isinstance(file, Folder):
+            first = list(islice(parcels, 1))
+            contents.parcels = chain(first, parcels)
+        else:
+            contents.parcels = first = list(parcels)
+            contents.count = sum(len(parcel.batch.results) for parcel in first)
         if not first:
             raise results.without_results([*contents.refused, *contents.left_out])
-        contents.count = None if isinstance(file, Folder) else sum(len(parcel.batch.results) for parcel in first)
-        contents.parcels = chain(first, parcels) if isinstance(file, Folder) else first
         return contents
     except (ReadError, DocumentError) as e:
         raise Unreadable(f"{options.name}: {e}") from e

@@ -3,11 +3,15 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from speedtrack.outside.readers import ReadError
 from speedtrack.outside.readers.files import File, Folder
 
 
 class FilesOfFolder(Mapping[str, File]):
-    """The JSON files of a folder by their paths within it, without links. Each is read anew when it is asked for."""
+    """The JSON files of a folder by their paths within it, without links. Each is read anew when it is asked for.
+
+    Raises ReadError for one that cannot be read.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -17,7 +21,10 @@ class FilesOfFolder(Mapping[str, File]):
     def __getitem__(self, path: str) -> File:
         if path not in self.paths:
             raise KeyError(path)
-        return File((self.folder / path).read_bytes(), path)
+        try:
+            return File((self.folder / path).read_bytes(), path)
+        except OSError as e:
+            raise ReadError(f"it cannot be read ({e.strerror})", path, "let the command read it") from e
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.paths)

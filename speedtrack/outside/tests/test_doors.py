@@ -21,7 +21,9 @@ from django.test import Client
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import AuditEntry, Membership, Role, Scope
 from speedtrack.outside import commits, document, importing
+from speedtrack.outside.importing import Unreadable
 from speedtrack.outside.readers import Options
+from speedtrack.outside.readers.folders import folder_of
 from speedtrack.outside.readers.formats import asv
 from speedtrack.outside.readers.tests.test_field_files import CASES
 from speedtrack.outside.tests.conftest import document_of, row
@@ -400,6 +402,16 @@ def test_a_history_of_asv_is_read_part_by_part(project: Project, shas: list[str]
     assert contents.count is None and len(next(iter(contents.parcels)).batch.results) == asv.FILES_AT_ONCE
     assert "results: 120 taken, 0 unchanged, 0 refused, 120 left out" in imported(folder)
     assert "0 taken, 120 unchanged" in imported(folder)
+
+
+def test_a_file_of_a_folder_that_cannot_be_read_is_named(project: Project, shas: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    shutil.copytree(CASES / "asv-negative", folder)
+    (only,) = (folder / "box").glob("0*.json")
+    file = folder_of(folder)
+    only.unlink()
+    with pytest.raises(Unreadable, match=r"box/00000000-e.json: it cannot be read \(No such file or directory\)"):
+        importing.contents_in(file, "auto", Options(name="results"))
 
 
 def large_file(folder: Path, sha: str, count: int, **changes: Any) -> Path:
