@@ -16,6 +16,7 @@ mod modules;
 mod null_server;
 mod output;
 mod passwords;
+mod ramp;
 mod rates;
 #[cfg(feature = "real-servers")]
 mod real_servers;

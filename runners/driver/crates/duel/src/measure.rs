@@ -82,7 +82,9 @@ fn driven((traffic, job): (Traffic, Job)) -> (Traffic, Job) {
 
 fn arrivals(phase: &Phase, series: u64) -> Option<Arrivals> {
     match phase.mode {
-        Mode::Open { rate, arrivals } => Some(Arrivals { rate, process: arrivals, series: series as u32 }),
+        Mode::Open { rate, arrivals } => {
+            Some(Arrivals { rate, process: arrivals, series: series as u32, ramp: None })
+        }
         _ => None,
     }
 }

@@ -83,7 +83,7 @@ impl Histogram {
         gain
     }
 
-    /// The values of `gain`, which are among these; the mean is that of the buckets.
+    /// The values of `gain`, which are among these; mean, least and greatest are those of the buckets.
     pub fn part(&self, gain: &Gain) -> Histogram {
         let mut part = Histogram::default();
         for &(bucket, count) in &gain.0 {
@@ -91,7 +91,11 @@ impl Histogram {
             part.count += count;
             part.sum += middle(bucket as usize) * count;
         }
-        Histogram { min: self.min, max: self.max, ..part }
+        let edge = |bucket: Option<&(u32, u64)>| {
+            bucket.map(|(bucket, _)| middle(*bucket as usize).clamp(self.min(), self.max))
+        };
+        let (first, last) = (gain.0.iter().min(), gain.0.iter().max());
+        Histogram { min: edge(first).unwrap_or(u64::MAX), max: edge(last).unwrap_or(0), ..part }
     }
 
     pub fn count(&self) -> u64 {

@@ -17,6 +17,7 @@ pub mod pace;
 pub mod part;
 pub mod probe;
 pub mod progress;
+pub mod ramp;
 pub mod record;
 pub mod recovery;
 pub mod resources;

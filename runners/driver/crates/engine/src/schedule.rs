@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ramp::Ramp;
 use generator::rng::Rng;
 use text::checks::require;
 use text::failure::Failure;
@@ -49,11 +50,13 @@ impl ArrivalProcess {
 /// Requests that come whether or not the server has answered those before.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Arrivals {
-    /// Requests per second of all connections together.
+    /// Requests per second of all connections together; the highest rate of a ramp.
     pub rate: f64,
     pub process: ArrivalProcess,
     /// Each series has its own random gaps.
     pub series: u32,
+    /// How the rate changes; none: it does not.
+    pub ramp: Option<Ramp>,
 }
 
 /// Whose schedule it is.
@@ -77,28 +80,50 @@ pub struct Schedule {
 
 enum Gaps {
     /// Every `step`-th of evenly spaced requests, `number` the next.
-    Even { number: u64, step: u64, per_s: f64 },
+    Even {
+        number: u64,
+        step: u64,
+        per_s: f64,
+    },
     /// `at` is the next moment in ns after the beginning.
-    Exponential { rng: Rng, at: f64, mean_ns: f64 },
+    Exponential {
+        rng: Rng,
+        at: f64,
+        mean_ns: f64,
+    },
+    Ramped(Box<Ramped>),
+}
+
+/// The moments at which so many requests are due as a ramp says: those of an even rate of 1 request per s, rescaled.
+struct Ramped {
+    ramp: Ramp,
+    turns: Turns,
+}
+
+/// Before a turn, so many requests are due.
+enum Turns {
+    Even { number: u64, step: u64, unit: f64 },
+    Random { rng: Rng, before: f64, mean: f64 },
 }
 
 impl Schedule {
     /// Requests from `begins_at` on and before `ends_at`.
     pub fn new(arrivals: Arrivals, participant: Participant, begins_at: u64, ends_at: u64) -> Schedule {
-        let per_s = arrivals.rate / participant.unit as f64;
-        let gaps = match arrivals.process {
-            ArrivalProcess::Fixed | ArrivalProcess::Recorded => {
-                Gaps::Even { number: participant.index as u64, step: participant.clients as u64, per_s }
+        let Participant { seed, index, clients, unit } = participant;
+        let (number, step, unit) = (index as u64, clients as u64, unit as f64);
+        let per_s = arrivals.rate / unit;
+        // The streams below 2^32 are those of the requests.
+        let rng = || Rng::stream(seed, ((u64::from(arrivals.series) + 1) << 32) + number);
+        let is_random = arrivals.process == ArrivalProcess::Poisson;
+        let gaps = match (arrivals.ramp, is_random) {
+            (None, false) => Gaps::Even { number, step, per_s },
+            (None, true) => {
+                Gaps::Exponential { rng: rng(), at: 0.0, mean_ns: NS_PER_S * clients as f64 / per_s }
             }
-            ArrivalProcess::Poisson => Gaps::Exponential {
-                // The streams below 2^32 are those of the requests.
-                rng: Rng::stream(
-                    participant.seed,
-                    ((u64::from(arrivals.series) + 1) << 32) + participant.index as u64,
-                ),
-                at: 0.0,
-                mean_ns: NS_PER_S * participant.clients as f64 / per_s,
-            },
+            (Some(ramp), false) => Gaps::ramped(ramp, Turns::Even { number, step, unit }),
+            (Some(ramp), true) => {
+                Gaps::ramped(ramp, Turns::Random { rng: rng(), before: 0.0, mean: unit * clients as f64 })
+            }
         };
         let mut schedule = Schedule { gaps, begins_at, ends_at, due: 0 };
         schedule.take();
@@ -133,6 +158,10 @@ impl Schedule {
 }
 
 impl Gaps {
+    fn ramped(ramp: Ramp, turns: Turns) -> Gaps {
+        Gaps::Ramped(Box::new(Ramped { ramp, turns }))
+    }
+
     /// The next moment, ns after the beginning.
     fn next(&mut self) -> u64 {
         match self {
@@ -147,6 +176,25 @@ impl Gaps {
                 *at -= (-rng.unit()).ln_1p() * *mean_ns;
                 *at as u64
             }
+            Gaps::Ramped(ramped) => ramped.next(),
         }
+    }
+}
+
+impl Ramped {
+    /// The next moment, ns after the beginning.
+    fn next(&mut self) -> u64 {
+        let due_before = match &mut self.turns {
+            Turns::Even { number, step, unit } => {
+                let before = *number as f64 * *unit;
+                *number += *step;
+                before
+            }
+            Turns::Random { rng, before, mean } => {
+                *before -= (-rng.unit()).ln_1p() * *mean;
+                *before
+            }
+        };
+        (self.ramp.moment(due_before) * NS_PER_S) as u64
     }
 }

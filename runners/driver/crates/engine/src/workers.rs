@@ -186,6 +186,7 @@ fn probe_span(job: &Job, span: Span) -> Span {
         rate: probe.rate,
         process: ArrivalProcess::Poisson,
         series: series + PROBE_SERIES,
+        ramp: None,
     });
     Span { arrivals, ..span }
 }

@@ -132,7 +132,7 @@ fn assert_sees_stalls(stall_ns: u64, period_ns: u64, rate: f64, process: Arrival
 /// By how much p99, p99.9 and max are longer than what requests must have waited.
 fn excesses(stall_ns: u64, period_ns: u64, rate: f64, process: ArrivalProcess, pipeline: usize) -> [u64; 3] {
     let server = Stalling::start(stall_ns, period_ns);
-    let arrivals = Arrivals { rate, process, series: 0 };
+    let arrivals = Arrivals { rate, process, series: 0, ramp: None };
     let stage = Stage::Open { warmup_ns: 0, window_ns: 1000 * MS, arrivals };
     let outcome = run(&job(&server, 1, pipeline), stage);
     let log = server.end();
@@ -184,7 +184,7 @@ fn a_stall_of_1_ms_is_seen_by_all_that_fell_due_in_it() {
 fn each_connection_keeps_its_schedule_whatever_its_thread() {
     for threads in [1, 3] {
         let server = Stalling::start(MS, 20 * MS);
-        let arrivals = Arrivals { rate: 5000.0, process: ArrivalProcess::Poisson, series: 7 };
+        let arrivals = Arrivals { rate: 5000.0, process: ArrivalProcess::Poisson, series: 7, ramp: None };
         let stage = Stage::Open { warmup_ns: 50 * MS, window_ns: 150 * MS, arrivals };
         let outcome = run(&job(&server, threads, 2), stage);
         // The server knows connections by the order in which they came.
@@ -224,7 +224,7 @@ fn unsent_beside_a_long_stall() -> u64 {
     let server = Stalling::start(600 * MS, 100 * MS);
     let mut job = job(&server, 2, 3);
     job.nodes[0].target.timeout = Duration::from_millis(1600);
-    let arrivals = Arrivals { rate: 1000.0, process: ArrivalProcess::Fixed, series: 0 };
+    let arrivals = Arrivals { rate: 1000.0, process: ArrivalProcess::Fixed, series: 0, ramp: None };
     let outcome = run(&job, Stage::Open { warmup_ns: 0, window_ns: 200 * MS, arrivals });
     let answered: usize = server.end().answered.iter().map(Vec::len).sum();
     let unsent: u64 = outcome.records.iter().map(|record| record.unsent).sum();
@@ -237,7 +237,7 @@ fn unsent_beside_a_long_stall() -> u64 {
 fn the_window_lasts_as_long_as_asked_after_the_last_reply() {
     // Due at 0, 100 and 200 ms: the last reply comes long before the end.
     let server = Stalling::start(0, 1000 * MS);
-    let arrivals = Arrivals { rate: 10.0, process: ArrivalProcess::Fixed, series: 0 };
+    let arrivals = Arrivals { rate: 10.0, process: ArrivalProcess::Fixed, series: 0, ramp: None };
     let outcome = run(&job(&server, 1, 1), Stage::Open { warmup_ns: 0, window_ns: 300 * MS, arrivals });
     assert_eq!(server.end().answered.concat().len(), 3);
     assert!(outcome.records.iter().all(|record| record.closed_at >= outcome.span.ends_at));

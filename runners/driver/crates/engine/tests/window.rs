@@ -81,7 +81,7 @@ fn errors_and_nulls_count_only_inside() {
 
 #[test]
 fn an_open_loop_counts_from_the_intended_start_and_from_the_sending() {
-    let arrivals = Arrivals { rate: 1e6, process: ArrivalProcess::Fixed, series: 0 };
+    let arrivals = Arrivals { rate: 1e6, process: ArrivalProcess::Fixed, series: 0, ramp: None };
     let stage = Stage::Open { warmup_ns: 0, window_ns: 1000, arrivals };
     let span = stage.span(0);
     let mut meter = Meter::new(span, 100, None);

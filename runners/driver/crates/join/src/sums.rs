@@ -7,6 +7,7 @@ use crate::overlap::Overlap;
 use engine::histogram::Histogram;
 use engine::latency::LatencyUs;
 use report::result::{CommandResult, Errors, Open, SlipUs, TestResult};
+use report::steps::StepResult;
 use report::usage::{ClientCpu, ServerCpu, Slices};
 use text::failure::Failure;
 use text::units::{per, round};
@@ -51,6 +52,7 @@ pub fn test(machines: &[MachineFile], overlap: &Overlap) -> Result<TestResult, F
         server: tests.iter().find_map(|test| test.server.clone()),
         server_events: tests.iter().find_map(|test| test.server_events.clone()),
         slices: slices(&tests, overlap),
+        steps: steps(machines)?,
         recovery: None,
         flags: flags(&tests),
         findings: Default::default(),
@@ -128,6 +130,18 @@ fn commands(machines: &[MachineFile]) -> Result<Vec<CommandResult>, Failure> {
             latency,
             intervals: Vec::new(),
         })
+    });
+    joined.collect()
+}
+
+/// Each step of a ramp, as far as all machines came.
+fn steps(machines: &[MachineFile]) -> Result<Vec<StepResult>, Failure> {
+    let shortest = machines.iter().map(|machine| machine.test().steps.len()).min().unwrap_or(0);
+    let joined = machines[0].test().steps[..shortest].iter().enumerate().map(|(at, step)| {
+        let exported =
+            merged(machines, |test| test.steps.get(at).map(|same| (same.latency_us, &same.latency_hdr_v2)));
+        let requests = machines.iter().map(|machine| machine.test().steps[at].requests).sum();
+        Ok(step.clone().counted(requests, &exported?.unwrap_or_default()))
     });
     joined.collect()
 }

@@ -6,7 +6,7 @@ use machine::clock;
 
 /// The schedule of client `index` of `clients`, which take turns and send `rate` times per second together.
 pub fn schedule(rate: f64, index: usize, clients: usize, span: &Span) -> Schedule {
-    let arrivals = Arrivals { rate, process: ArrivalProcess::Fixed, series: 0 };
+    let arrivals = Arrivals { rate, process: ArrivalProcess::Fixed, series: 0, ramp: None };
     Schedule::new(arrivals, Participant { seed: 0, index, clients, unit: 1 }, clock::now(), span.ends_at)
 }
 

@@ -28,11 +28,12 @@ pub const CUT_SHORT: &str = "cut_short";
 /// The flags that are raised for `total` of `job`, in the order of README.md.
 pub fn of(total: &Total, job: &Job, outcome: &Outcome) -> Vec<Cow<'static, str>> {
     let arrivals = outcome.span.arrivals;
+    let is_ramp = arrivals.is_some_and(|arrivals| arrivals.ramp.is_some());
     let raised = [
         (CLIENT_BOUND, total.busiest_thread > BOUND_ABOVE),
         (CLIENT_DELAYED, total.most_delayed > DELAYED_ABOVE),
         (SLIPPED, arrivals.is_some_and(|arrivals| has_slipped(&total.slip, total.unsent, arrivals.rate))),
-        ("unsteady", is_unsteady(whole_slices(&total.slices, total.window_ns, job.slice_ns))),
+        ("unsteady", !is_ramp && is_unsteady(whole_slices(&total.slices, total.window_ns, job.slice_ns))),
         (CUT_SHORT, outcome.cut.is_some()),
         ("errors", total.inside.errors > 0),
         ("clock", environment::clocksource().is_some_and(|clock| !INVARIANT.contains(&clock.as_str()))),

@@ -13,6 +13,7 @@ pub mod progress_line;
 pub mod recovery;
 pub mod result;
 pub mod search;
+pub mod steps;
 pub mod table;
 pub mod usage;
 pub mod warmup;

@@ -3,6 +3,7 @@
 use crate::recovery::Recovery;
 use crate::result::{CommandResult, Open, ProbeResult, TestResult};
 use crate::search::{Search, Step};
+use crate::steps::StepResult;
 use engine::latency::LatencyUs;
 use modes::blocking::Wakeup;
 use modes::openings::Connections;
@@ -16,6 +17,7 @@ pub fn of(test: &TestResult) -> Vec<String> {
     if let (Some(open), Some(service)) = (&test.open, &test.service_us) {
         notes.extend(schedule(open, service));
     }
+    notes.extend(test.steps.iter().map(StepResult::note));
     notes.extend(test.commands.iter().map(command));
     notes.extend(test.probe.iter().map(probe));
     notes.extend(test.search.iter().flat_map(search));
@@ -39,7 +41,7 @@ pub fn clock(mode: &str, is_open: bool) -> &'static str {
     match mode {
         "replay" if is_open => "recorded times: from the intended start",
         "closed" => "closed loop: from the sending, which waits for the replies",
-        "open" | "sweep" | "search" => "open loop: from the intended start",
+        "open" | "ramp" | "sweep" | "search" => "open loop: from the intended start",
         _ => "from the sending",
     }
 }

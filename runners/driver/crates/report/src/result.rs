@@ -12,6 +12,7 @@ use crate::intervals::Intervals;
 use crate::prefill::Prefill;
 use crate::recovery::Recovery;
 use crate::search::Search;
+use crate::steps::StepResult;
 use crate::usage::{ClientCpu, ServerCpu, ServerEvents, ServerUsage, Slices};
 use crate::warmup::{NO_STEADY_STATE, WarmUp};
 use engine::histogram::{Gain, Histogram};
@@ -62,6 +63,9 @@ pub struct TestResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_events: Option<ServerEvents>,
     pub slices: Slices,
+    /// Of the parts of a window over which the rate changed; left out of others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepResult>,
     /// How the load went on when connections were lost; none when that would have ended it.
     pub recovery: Option<Recovery>,
     pub flags: Vec<Cow<'static, str>>,
@@ -173,6 +177,7 @@ impl TestResult {
             server_events: job.counters.as_deref().map(|counters| ServerEvents::of(counters, &total.counted)),
             flags: flags::of(&total, job, outcome),
             slices: Slices::of(&total, job),
+            steps: Vec::new(),
             recovery: job
                 .recovery
                 .zip(total.losses.as_ref())
@@ -240,7 +245,7 @@ fn intervals(job: &Job, outcome: &Outcome) -> Intervals {
 impl Open {
     fn of(total: &Total, arrivals: Arrivals) -> Open {
         Open {
-            asked_rps: arrivals.rate,
+            asked_rps: round(arrivals.ramp.map_or(arrivals.rate, |ramp| ramp.mean()), 3),
             arrivals: arrivals.process.name().into(),
             slip_us: SlipUs::of(&total.slip),
             slip_hdr_v2: total.slip.to_hdr_base64(),

@@ -12,12 +12,14 @@ use engine::total::Total;
 use generator::rng::Rng;
 use report::progress_line::ProgressLine;
 use report::result::TestResult;
+use report::steps::StepResult;
 use report::warmup::WarmUp;
 use text::failure::Failure;
 use text::units::{self, seconds};
 use workload::file::write;
 use workload::mode::{Limit, Mode};
 use workload::phase::{Length, Phase};
+use workload::ramp;
 
 /// A search begins at this share of the rate that a closed loop reaches ...
 const FIRST_PART: f64 = 0.25;
@@ -28,29 +30,47 @@ impl Session<'_> {
     /// A phase in one of the modes that have a schedule.
     pub fn measure_scheduled(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
         match &phase.mode {
-            Mode::Open { rate, arrivals } => self.open(phase, *rate, *arrivals),
+            Mode::Open { rate, arrivals } => {
+                self.open(phase, Arrivals { rate: *rate, process: *arrivals, series: 0, ramp: None })
+            }
+            Mode::Ramp { setting, arrivals } => self.ramp(phase, setting, *arrivals),
             Mode::Sweep { rates, arrivals } => self.sweep(phase, rates, *arrivals),
             Mode::Search { limit, arrivals, from } => self.search(phase, *limit, *arrivals, *from),
             _ => unreachable!("a mode without a schedule"),
         }
     }
 
-    /// One rate.
-    fn open(&self, phase: &Phase, rate: f64, process: ArrivalProcess) -> Result<Vec<TestResult>, Failure> {
+    /// One schedule.
+    fn open(&self, phase: &Phase, arrivals: Arrivals) -> Result<Vec<TestResult>, Failure> {
         let (traffic, job) = self.prepare(phase)?;
         let mut line = ProgressLine::new(&phase.name);
-        let arrivals = |series| Arrivals { rate, process, series };
+        let window_ns = window_ns(phase, arrivals.rate);
         let (outcome, warmup) = warmup::run(
             phase,
             (&traffic, &job),
-            |window_ns, series| Stage::Open { warmup_ns: 0, window_ns, arrivals: arrivals(series) },
-            |warmup| {
-                let (warmup_ns, window_ns) = (units::ns(warmup), window_ns(phase, rate));
-                vec![Stage::Open { warmup_ns, window_ns, arrivals: arrivals(0) }]
+            |window_ns, series| Stage::Open {
+                warmup_ns: 0,
+                window_ns,
+                arrivals: Arrivals { series, ..arrivals },
             },
+            |warmup| vec![Stage::Open { warmup_ns: units::ns(warmup), window_ns, arrivals }],
             &mut |progress| self.watch(&mut line, progress),
         )?;
         Ok(vec![result(&job, phase, &outcome).after(warmup)])
+    }
+
+    /// A rate that changes, with results by step.
+    fn ramp(
+        &self,
+        phase: &Phase,
+        setting: &ramp::Setting,
+        process: ArrivalProcess,
+    ) -> Result<Vec<TestResult>, Failure> {
+        let ramp = setting.ramp(phase.warmup.as_secs_f64(), seconds(window_ns(phase, 1.0)));
+        let rate = setting.from.max(setting.to);
+        let mut results = self.open(phase, Arrivals { rate, process, series: 0, ramp: Some(ramp) })?;
+        results.iter_mut().for_each(|result| result.steps = StepResult::all(result, setting.steps, &ramp));
+        Ok(results)
     }
 
     /// Each of `rates` once, in a random order; the results in the order of the rates.
@@ -67,7 +87,7 @@ impl Session<'_> {
         let mut next_stage = |outcome: Option<Outcome>| {
             results.extend(outcome.map(|outcome| result(&job, phase, &outcome)));
             let (series, rate) = left.pop()?;
-            Some(stage(phase, Arrivals { rate, process, series }))
+            Some(stage(phase, Arrivals { rate, process, series, ramp: None }))
         };
         traffic.run_from(&job, &mut next_stage, &mut |progress| line.update(progress))?;
         let rate = |test: &TestResult| (test.cut.is_some(), asked_rps(test));
@@ -112,7 +132,7 @@ impl Session<'_> {
             }
             let rate = search.as_ref()?.next()?;
             series += 1;
-            Some(stage(phase, Arrivals { rate, process, series }))
+            Some(stage(phase, Arrivals { rate, process, series, ramp: None }))
         };
         traffic.run_from(&job, &mut next_stage, &mut |progress| line.update(progress))?;
         let search = search.map(|search| search.end(limit));

@@ -125,7 +125,9 @@ impl Session<'_> {
     fn measure(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
         match phase.mode {
             Mode::Closed => self.measure_closed(phase),
-            Mode::Open { .. } | Mode::Search { .. } | Mode::Sweep { .. } => self.measure_scheduled(phase),
+            Mode::Open { .. } | Mode::Ramp { .. } | Mode::Search { .. } | Mode::Sweep { .. } => {
+                self.measure_scheduled(phase)
+            }
             Mode::Replay(ref setting) => self.measure_replay(phase, setting),
             Mode::Idle | Mode::Churn | Mode::PubSub(_) | Mode::Blocking(_) => self.measure_connections(phase),
         }

@@ -145,7 +145,7 @@ impl Session<'_> {
             server_pid: self.plan.server_pid,
             counters: self.counters.clone(),
             slice_ns: self.plan.slice_ms * 1_000_000,
-            interval_slices: self.plan.interval_slices(),
+            interval_slices: phase.step_slices(self.plan.slice_ms).or(self.plan.interval_slices()),
             allow_errors: self.plan.allow_errors,
             verify: phase.verification(),
             recovery: self.plan.recovery,

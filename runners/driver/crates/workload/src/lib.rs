@@ -11,6 +11,7 @@ pub mod phase;
 pub mod phase_check;
 pub mod plan;
 pub mod protocol_name;
+pub mod ramp;
 pub mod source;
 pub mod traffic;
 pub mod workload;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::phase::Length;
 use crate::protocol_name::ProtocolName;
+use crate::ramp;
 use crate::workload::Workload;
 use engine::schedule::ArrivalProcess;
 use modes::{blocking, pubsub, replay};
@@ -20,6 +21,11 @@ pub enum Mode {
     /// On a schedule, `rate` requests per second of all connections together.
     Open {
         rate: f64,
+        arrivals: ArrivalProcess,
+    },
+    /// On a schedule whose rate changes over the window.
+    Ramp {
+        setting: ramp::Setting,
         arrivals: ArrivalProcess,
     },
     /// The highest rate whose latencies keep the limit.
@@ -67,13 +73,19 @@ impl Limit {
 impl Mode {
     /// Whether its connections send requests again and again.
     pub fn sends(&self) -> bool {
-        matches!(self, Mode::Closed | Mode::Open { .. } | Mode::Search { .. } | Mode::Sweep { .. })
+        self.is_one_load() || matches!(self, Mode::Search { .. } | Mode::Sweep { .. })
+    }
+
+    /// Whether it is one load from begin to end: a closed loop, or one schedule.
+    pub fn is_one_load(&self) -> bool {
+        matches!(self, Mode::Closed | Mode::Open { .. } | Mode::Ramp { .. })
     }
 
     pub fn name(&self) -> &'static str {
         match self {
             Mode::Closed => "closed",
             Mode::Open { .. } => "open",
+            Mode::Ramp { .. } => "ramp",
             Mode::Search { .. } => "search",
             Mode::Sweep { .. } => "sweep",
             Mode::Idle => "idle",

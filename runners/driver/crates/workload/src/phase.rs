@@ -12,7 +12,7 @@ use engine::stairs::Stairs;
 use generator::keys::{Distribution, KeyOrder};
 use generator::values::{Sizes, Ttl};
 use protocol::template::{Placeholders, PlainKeys, Value};
-use text::units::ns;
+use text::units::{NS_PER_MS, ns};
 
 /// One load on the server, with a result of its own.
 #[derive(Debug, Clone)]
@@ -147,6 +147,16 @@ impl Phase {
     pub fn command_key_orders(&self) -> Vec<KeyOrder> {
         let distributions = self.plain_keys.iter().flat_map(|keys| &keys.distributions);
         distributions.map(|distribution| KeyOrder::of(*distribution, self.keys.count)).collect()
+    }
+
+    /// Slices of `slice_ms` in each step of a ramp; none where the rate does not change.
+    pub fn step_slices(&self, slice_ms: u64) -> Option<usize> {
+        match (&self.mode, self.length) {
+            (Mode::Ramp { setting, .. }, Length::Lasting(window)) => {
+                Some((ns(window) / u64::from(setting.steps) / (slice_ms * NS_PER_MS)) as usize)
+            }
+            _ => None,
+        }
     }
 
     /// Threads that have tables of files of their own.

@@ -173,7 +173,7 @@ impl Phase {
                 }
                 (*arrivals, rates.iter().copied().fold(f64::INFINITY, f64::min))
             }
-            Mode::Search { arrivals, .. } => (*arrivals, f64::INFINITY),
+            Mode::Search { arrivals, .. } | Mode::Ramp { arrivals, .. } => (*arrivals, f64::INFINITY),
             Mode::Closed => (ArrivalProcess::Fixed, f64::INFINITY),
             _ => {
                 let cause = format!("a probe in mode {}", self.mode.name());
@@ -184,6 +184,7 @@ impl Phase {
         let remedy = format!("of {length}, give the time");
         require(self.probe.is_none(), "a probe beside a number of requests", &remedy)?;
         require(!matches!(self.mode, Mode::Search { .. }), "a search by a number of requests", &remedy)?;
+        require(!matches!(self.mode, Mode::Ramp { .. }), "a ramp by a number of requests", &remedy)?;
         require(
             process == ArrivalProcess::Fixed,
             "Poisson arrivals are no exact count of requests",
@@ -211,6 +212,7 @@ impl Phase {
             "it is for RESP",
         )?;
         match &self.mode {
+            Mode::Ramp { setting, .. } => setting.check(),
             Mode::PubSub(setting) => setting.check(self.values.largest()),
             Mode::Blocking(setting) => {
                 require(alone, &format!("mode blocking is given with {threads}"), "it has one thread")?;

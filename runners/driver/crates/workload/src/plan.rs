@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use crate::mode::Mode;
-use crate::phase::Phase;
+use crate::phase::{Length, Phase};
 use crate::protocol_name::ProtocolName;
 use engine::part::Part;
 use engine::recovery::Recovery;
@@ -12,6 +12,7 @@ use engine::steadiness::FEWEST_SLICES;
 use network::target::Target;
 use text::checks::require;
 use text::failure::Failure;
+use text::units::{NS_PER_MS, ns};
 
 /// A start is at most so far ahead.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
@@ -71,6 +72,7 @@ impl Plan {
         let threads = self.most_threads();
         self.check_start()?;
         self.check_part()?;
+        self.phases.iter().try_for_each(|phase| self.check_steps(phase))?;
         require(
             !self.cluster || self.phases.iter().all(|phase| !phase.mode.has_own_commands()),
             "modes pubsub, blocking and replay are for one server",
@@ -142,6 +144,24 @@ impl Plan {
         )
     }
 
+    /// The steps of a ramp have whole slices, and the latencies of theirs are those of the intervals.
+    fn check_steps(&self, phase: &Phase) -> Result<(), Failure> {
+        let (Mode::Ramp { setting, .. }, Length::Lasting(window)) = (&phase.mode, phase.length) else {
+            return Ok(());
+        };
+        let whole = ns(window).is_multiple_of(u64::from(setting.steps) * self.slice_ms * NS_PER_MS);
+        require(
+            whole,
+            &format!("{window:?} have no {} steps of whole slices of {} ms", setting.steps, self.slice_ms),
+            "choose --duration, --steps and --slice-ms so that they do",
+        )?;
+        require(
+            self.hdr_log.is_none(),
+            "--hdr-log is given beside a ramp",
+            "give --json, which has the histogram of each step",
+        )
+    }
+
     /// What several machines cannot share: results of which are not the sum of those of the machines.
     fn check_part(&self) -> Result<(), Failure> {
         let Some(part) = self.part else { return Ok(()) };
@@ -149,8 +169,8 @@ impl Plan {
             return Err(Failure::usage("--part is for one test", "name one with -t"));
         };
         require(
-            matches!(phase.mode, Mode::Closed | Mode::Open { .. }),
-            "--part is for closed loops and for open loops with one rate",
+            phase.mode.is_one_load(),
+            "--part is for closed loops and for open loops with one rate or ramp",
             "leave the mode, --search or --sweep out",
         )?;
         let own = part.own(phase.clients).len();

@@ -5,6 +5,7 @@ pub mod ladder;
 pub mod names;
 pub mod options;
 pub mod phases;
+pub mod ramp;
 pub mod values;
 
 use std::ffi::OsString;

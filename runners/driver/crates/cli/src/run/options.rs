@@ -9,9 +9,8 @@ use crate::arguments::Given;
 use crate::endpoint::{Endpoint, TlsOptions};
 use crate::reconnecting::ReconnectOptions;
 use crate::run::ladder::LadderOptions;
-use crate::run::values::{
-    Prefill, cpus, events, limit, milliseconds, part, prefill, rate, rates, speed, start,
-};
+use crate::run::ramp::{Bend, Rate, rate, shape};
+use crate::run::values::{Prefill, cpus, events, limit, milliseconds, part, prefill, rates, speed, start};
 use crate::values::{amount, bytes, count, named, seconds};
 use engine::job::Window;
 use engine::part::Part;
@@ -111,9 +110,15 @@ pub struct LoadOptions {
     /// ask for client tracking, with -3: invalidations are counted
     #[arg(long)]
     pub tracking: bool,
-    /// open loop: R requests per second of all connections; -P limits those in flight on each
+    /// open loop: R requests per second of all connections, or A..B: changing from A to B; -P limits those in flight on each
     #[arg(long, value_name = "R", value_parser = rate)]
-    pub rate: Option<f64>,
+    pub rate: Option<Rate>,
+    /// how a rate A..B changes: line, steps, sine:PERIODS, or burst:PERIODS:SHARE at B (line)
+    #[arg(long, value_name = "SHAPE", value_parser = shape)]
+    pub shape: Option<Bend>,
+    /// parts of the window that have results of their own, at a rate A..B (10)
+    #[arg(long, value_name = "N")]
+    pub steps: Option<u32>,
     /// fixed, or poisson: random gaps (fixed)
     #[arg(long, value_name = "PROCESS", value_parser = |text: &str| named::<ArrivalProcess>("--arrivals", text, "fixed or poisson"))]
     pub arrivals: Option<ArrivalProcess>,

@@ -89,7 +89,16 @@ impl LoadOptions {
             "leave it out",
         )?;
         let arrivals = self.arrivals.unwrap_or_default();
-        match (self.rate, &self.search, &self.sweep) {
+        if let Some(setting) = self.ramp()? {
+            let has_other = self.search.is_some() || self.sweep.is_some() || mode.has_own_commands();
+            require(
+                !has_other,
+                "a rate A..B is given beside --search, --sweep or --mode",
+                "give one of them",
+            )?;
+            return Ok(Mode::Ramp { setting, arrivals });
+        }
+        match (self.rate.map(|rate| rate.first), &self.search, &self.sweep) {
             (rate, None, None) if mode.has_own_commands() => Ok(mode.at_rate(rate)),
             (None, None, None) => {
                 require(self.arrivals.is_none(), "--arrivals is given without a rate", "give --rate")?;

@@ -38,10 +38,6 @@ pub fn events(list: &str) -> Result<Vec<&'static str>, Failure> {
     })
 }
 
-pub fn rate(text: &str) -> Result<f64, Failure> {
-    check_rate(amount("--rate", text)?, "--rate")
-}
-
 /// `2.5`, or `fast`
 pub fn speed(text: &str) -> Result<Speed, Failure> {
     match text {

@@ -124,7 +124,12 @@ fn span(limits: &Limits, is_paced: bool) -> Span {
         closes_at: u64::MAX,
         ends_at: begins_at.saturating_add(limits.ns),
         requests: None,
-        arrivals: is_paced.then_some(Arrivals { rate: 0.0, process: ArrivalProcess::Recorded, series: 0 }),
+        arrivals: is_paced.then_some(Arrivals {
+            rate: 0.0,
+            process: ArrivalProcess::Recorded,
+            series: 0,
+            ramp: None,
+        }),
     }
 }
 

@@ -115,13 +115,14 @@ fn expect(expected: &ExpectFields) -> Result<Expect, Failure> {
 
 pub fn mode(written: &PhaseFields) -> Result<Mode, Failure> {
     let name = written.mode;
-    let scheduled = matches!(name, ModeName::Open | ModeName::Search | ModeName::Sweep);
+    let scheduled = matches!(name, ModeName::Open | ModeName::Ramp | ModeName::Search | ModeName::Sweep);
     let settings = [
         (
             "rate",
             written.rate.is_some(),
             matches!(name, ModeName::Open | ModeName::Search | ModeName::PubSub | ModeName::Blocking),
         ),
+        ("ramp", written.ramp.is_some(), name == ModeName::Ramp),
         ("rates", written.rates.is_some(), name == ModeName::Sweep),
         ("limit", written.limit.is_some(), name == ModeName::Search),
         ("pubsub", written.pubsub.is_some(), name == ModeName::PubSub),
@@ -138,6 +139,7 @@ pub fn mode(written: &PhaseFields) -> Result<Mode, Failure> {
     Ok(match name {
         ModeName::Closed => Mode::Closed,
         ModeName::Open => Mode::Open { rate: given_rate.ok_or_else(|| missing("rate"))?, arrivals },
+        ModeName::Ramp => Mode::Ramp { setting: written.ramp.ok_or_else(|| missing("ramp"))?, arrivals },
         ModeName::Search => {
             let limit = written.limit.ok_or_else(|| missing("limit"))?;
             Mode::Search { limit: limit.check("limit")?, arrivals, from: given_rate }

@@ -93,6 +93,9 @@ impl PhaseFields {
             Mode::Open { rate, arrivals } => {
                 PhaseFields { mode: ModeName::Open, rate: Some(*rate), arrivals: Some(*arrivals), ..self }
             }
+            Mode::Ramp { setting, arrivals } => {
+                PhaseFields { mode: ModeName::Ramp, ramp: Some(*setting), arrivals: Some(*arrivals), ..self }
+            }
             Mode::Search { limit, arrivals, from } => PhaseFields {
                 mode: ModeName::Search,
                 limit: Some(*limit),

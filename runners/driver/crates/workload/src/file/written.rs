@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::mode;
+use crate::ramp;
 use engine::job::Window;
 use engine::probe;
 use engine::schedule::ArrivalProcess;
@@ -58,6 +59,7 @@ pub struct PhaseFields {
     pub blocking: Option<blocking::Setting>,
     pub replay: Option<replay::Setting>,
     pub rate: Option<f64>,
+    pub ramp: Option<ramp::Setting>,
     pub arrivals: Option<ArrivalProcess>,
     pub rates: Option<Vec<f64>>,
     pub limit: Option<mode::Limit>,
@@ -155,6 +157,7 @@ pub enum ModeName {
     #[default]
     Closed,
     Open,
+    Ramp,
     Search,
     Sweep,
     Idle,
