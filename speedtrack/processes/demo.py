@@ -168,7 +168,7 @@ def confirmed_changes(project: Project) -> list[ChangePoint]:
 def describe_change(cp: ChangePoint) -> str:
     return (
         f"{numbers.effect(cp.metric, cp.is_slowdown)} {cp.commit.short} {cp.series.benchmark.name} {cp.metric.title} "
-        f"{numbers.change(cp.ratio)} (95% interval {numbers.change_interval(cp.ratio, cp.low, cp.high)})"
+        f"{cp.change_in_words} (95% interval {cp.interval_in_words})"
     )
 
 

@@ -30,13 +30,15 @@ class PlottedChange:
     sign: str
     words: str
     status: str
-    ratio: float
+    size: str
 
     @classmethod
     def of(cls, at: int, mark: Mark, metric: Metric) -> "PlottedChange":
         verdict, is_settled = direction_of(metric, mark.ratio), mark.alert_status in SETTLED
         look, status = ("settled", mark.alert_status) if is_settled else (str(verdict), mark.status)
-        return cls(at, look, SIGNS.get(verdict, ""), words_of(verdict, metric), str(status), mark.ratio)
+        return cls(
+            at, look, SIGNS.get(verdict, ""), words_of(verdict, metric), str(status), mark.change_in_words(metric)
+        )
 
 
 @dataclass(frozen=True)

@@ -432,7 +432,7 @@ def title_of(context: RowContext, point: CellPoint, judgement: Judgement | None,
 
 
 def words_of_mark(mark: Mark, metric: Metric) -> str:
-    words = f"{state_of(mark)}: {words_of(direction_of(metric, mark.ratio), metric)} {numbers.change(mark.ratio)}"
+    words = f"{state_of(mark)}: {words_of(direction_of(metric, mark.ratio), metric)} {mark.change_in_words(metric)}"
     is_range = mark.width and mark.width > 1
     return f"{words}, by one of {mark.width} commits up to this one" if is_range else words
 

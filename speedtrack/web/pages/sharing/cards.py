@@ -93,7 +93,7 @@ def alert_card(pk: int) -> LinkPicture:
     line = stretch_of([worst.series_id], alert.branch, first, last, worst_changes)
     values = line.values[: 1 + max((at for at, value in enumerate(line.values) if value is not None), default=0)]
     metric = METRICS[worst.series.metric]
-    fact = f"{numbers.effect(metric, worst.is_slowdown)} {numbers.change(worst.ratio)} {worst.series.benchmark.name}"
+    fact = f"{numbers.effect(metric, worst.is_slowdown)} {worst.change_in_words} {worst.series.benchmark.name}"
     return LinkPicture(SITE, title, subtitle, fact, look_of_change(worst), values, line.marks, label_of(metric))
 
 
