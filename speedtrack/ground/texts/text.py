@@ -16,6 +16,7 @@ ESCAPES = re.compile(
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL's text can hold neither a zero byte nor half a surrogate pair
 NAMED_MISTAKES = 10  # of a refused document; the others are counted
+FORMULAS = ("=", "+", "-", "@", "\t")  # beginnings of what a spreadsheet would compute
 UNSEEN_IN_JSON = re.compile(rf"{UNSEEN.pattern}|\\(?:u00|[bfr])")  # raw or as an escape
 
 
@@ -78,4 +79,9 @@ def beyond_named(mistakes: int) -> list[str]:
 def csv_cell(value: str) -> str:
     """A value for a CSV file that no spreadsheet interprets as a formula."""
     text = plain(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
+    return f"'{text}" if text.startswith(FORMULAS) else text
+
+
+def csv_cells(values: Sequence[str]) -> list[str]:
+    """The same of each value of a column: most have nothing to change, and cost no call."""
+    return [value if value.isprintable() and value[:1] not in FORMULAS else csv_cell(value) for value in values]
