@@ -9,6 +9,7 @@ mod duel;
 mod duel_failures;
 mod failures;
 mod golden;
+mod join;
 mod ladder;
 mod memtier;
 mod modules;

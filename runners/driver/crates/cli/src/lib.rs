@@ -84,6 +84,7 @@ fn run_native(words: &[OsString]) -> Result<(), Failure> {
         "replay" => run::run(&program, words_of_replay(rest)?),
         "duel" => duel::run(&program, rest.to_vec()),
         "compare" => compare(rest.to_vec()),
+        "join" => join(rest.to_vec()),
         "counters" => print(&format!("{}\n", counters::offered())),
         "completions" => completions(rest.first()),
         "help" | "--help" | "-h" if rest.is_empty() => print(&command().render_help().to_string()),
@@ -152,6 +153,14 @@ fn compare(words: Vec<OsString>) -> Result<(), Failure> {
     }
 }
 
+fn join(words: Vec<OsString>) -> Result<(), Failure> {
+    let command = arguments::command::<join::options::Options>("speedbench join", Some(join::ABOUT));
+    match arguments::parse(command, words, Advice::see("see `speedbench join --help`"))? {
+        Parsed::Options(options, _) => print(&join::run(&options)?),
+        Parsed::Text(text) => print(&text),
+    }
+}
+
 /// Print the completion script of a shell.
 fn completions(shell: Option<&OsString>) -> Result<(), Failure> {
     let shell = shell.and_then(|name| name.to_str()).and_then(|name| name.parse::<Shell>().ok());
@@ -176,6 +185,9 @@ fn command() -> Command {
         arguments::command::<compare::options::Options>("speedbench compare", None)
             .name("compare")
             .about("results with each other"),
+        arguments::command::<join::options::Options>("speedbench join", None)
+            .name("join")
+            .about("the results of machines that shared one load, as one"),
         Command::new("counters").about("what the kernel can count of a server here"),
         Command::new("completions")
             .about("completion script of a shell: bash, elvish, fish, powershell or zsh"),

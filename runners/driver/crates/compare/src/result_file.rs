@@ -7,7 +7,7 @@ use hdrhistogram::serialization::Deserializer;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use report::document::SCHEMA;
+use report::written;
 use text::failure::Failure;
 
 #[derive(Debug, Clone, Deserialize)]
@@ -15,14 +15,11 @@ pub struct ResultFile {
     /// Where it was read from.
     #[serde(skip)]
     pub path: String,
-    schema: String,
     pub driver: Driver,
     pub target: Target,
     #[serde(default)]
     pub environment: Map<String, Value>,
     pub tests: Vec<Test>,
-    #[serde(default)]
-    cut_short: Option<Value>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -69,21 +66,7 @@ pub struct Slices {
 
 impl ResultFile {
     pub fn read(path: &str) -> Result<ResultFile, Failure> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::run(format!("cannot read {path} ({error})"), "name files that `run --json` wrote")
-        })?;
-        let unfit =
-            |why: String| Failure::run(format!("{path} is no result ({why})"), "write it with `run --json`");
-        let file: ResultFile = serde_json::from_str(&text).map_err(|error| unfit(error.to_string()))?;
-        if file.schema != SCHEMA {
-            return Err(unfit(format!("its schema is '{}', not {SCHEMA}", file.schema)));
-        }
-        if let Some(cut) = &file.cut_short {
-            return Err(unfit(format!("it was cut short: {}", cut["cause"].as_str().unwrap_or_default())));
-        }
-        if file.tests.is_empty() {
-            return Err(unfit("it has no tests".to_owned()));
-        }
+        let file: ResultFile = written::read(path)?;
         Ok(ResultFile { path: path.to_owned(), ..file })
     }
 

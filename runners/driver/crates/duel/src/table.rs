@@ -52,7 +52,7 @@ fn remarks(test: &DuelResult) -> Vec<String> {
     for (side, result) in [(Side::Base, &test.base), (Side::Head, &test.head)] {
         let counts = [(result.misses, "misses"), (result.errors.count, "errors")];
         let counted = counts.into_iter().filter(|(count, _)| *count > 0);
-        let raised = result.flags.iter().map(|flag| (*flag).to_owned());
+        let raised = result.flags.iter().map(|flag| flag.to_string());
         let words: Vec<String> =
             raised.chain(counted.map(|(count, what)| format!("{count} {what}"))).collect();
         if !words.is_empty() {

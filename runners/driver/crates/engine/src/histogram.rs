@@ -2,8 +2,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hdrhistogram::serialization::Serializer;
 use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::{Deserializer, Serializer};
 
 /// Each power of two is cut into 2^8 buckets.
 const SUB_BITS: u32 = 8;
@@ -157,5 +157,23 @@ impl Histogram {
             .serialize(&self.to_hdr(3), &mut bytes)
             .expect("writing to memory does not fail");
         STANDARD.encode(bytes)
+    }
+
+    /// What [`Histogram::to_hdr_base64`] wrote as `text`, of values whose least, greatest and mean are these, in ns. The counts
+    /// are those that were exported, as an exported bucket lies in one of these. Errors say what is wrong with the text.
+    pub fn of_hdr_base64(text: &str, min: u64, max: u64, mean: u64) -> Result<Histogram, String> {
+        let bytes = STANDARD.decode(text).map_err(|error| error.to_string())?;
+        let exported: hdrhistogram::Histogram<u64> =
+            Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| error.to_string())?;
+        let mut histogram = Histogram::default();
+        for step in exported.iter_recorded() {
+            histogram.counts[bucket(step.value_iterated_to().min(LARGEST))] +=
+                step.count_since_last_iteration();
+        }
+        let count = exported.len();
+        match count {
+            0 => Ok(histogram),
+            _ => Ok(Histogram { count, sum: mean * count, min, max, ..histogram }),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! One workload against one server or cluster, as a value that all threads read.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,8 @@ pub struct Job {
     /// The commands of the script in its order; empty when results do not list them.
     pub named_commands: Vec<NamedCommand>,
     pub clients: usize,
+    /// The numbers of the connections that this process opens: all, unless other load machines share the load.
+    pub own_clients: Range<usize>,
     pub threads: usize,
     /// Units of the script per batch, or in flight.
     pub pipeline: usize,
@@ -79,6 +82,8 @@ pub struct Job {
     pub verify: Option<Verify>,
     /// How the load goes on when connections are lost; none: that ends the run.
     pub recovery: Option<Recovery>,
+    /// When the load begins, monotonic ns; none: as soon as all connections are open.
+    pub begins_at: Option<u64>,
 }
 
 /// Which values that are read are compared with those that were stored.

@@ -1,11 +1,11 @@
 //! Latencies summed up in microseconds.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 use text::units::round;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LatencyUs {
     pub min: f64,
     pub mean: f64,
@@ -31,5 +31,11 @@ impl LatencyUs {
             p99_9: quantile(0.999),
             max: us(latency.max() as f64),
         }
+    }
+
+    /// The latencies that these sum up, exported as `hdr_base64`; their mean is exact to the ns. Errors say what is wrong.
+    pub fn latencies(&self, hdr_base64: &str) -> Result<Histogram, String> {
+        let ns = |us: f64| (us * 1000.0).round() as u64;
+        Histogram::of_hdr_base64(hdr_base64, ns(self.min), ns(self.max), ns(self.mean))
     }
 }

@@ -14,6 +14,7 @@ pub mod meter;
 pub mod node;
 pub mod outcome;
 pub mod pace;
+pub mod part;
 pub mod probe;
 pub mod progress;
 pub mod record;

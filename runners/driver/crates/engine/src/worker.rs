@@ -79,11 +79,12 @@ pub struct Worker<'a, P: Protocol> {
 impl<'a, P: Protocol> Worker<'a, P> {
     /// Connect the connections that fall to thread number `thread`; the one after the last is that of the probe.
     pub fn connect(proto: &P, job: &'a Job, thread: usize, shared: &'a Shared) -> Result<Self, Failure> {
-        let (participants, step, window) = match thread < job.threads {
-            true => (0..job.clients, job.threads, job.window_requests()),
-            false => (job.clients..job.connections(), 1, job.script.unit()),
+        let probes = job.clients..job.connections();
+        let (participants, own, step, window) = match thread < job.threads {
+            true => (0..job.clients, job.own_clients.clone(), job.threads, job.window_requests()),
+            false => (probes.clone(), probes, 1, job.script.unit()),
         };
-        let mine = (participants.start + thread % job.threads..participants.end).step_by(step);
+        let mine = (own.start + thread % job.threads..own.end).step_by(step);
         let epoll = Epoll::edge_triggered(mine.len()).map_err(machine_failure)?;
         let address = |index: usize| job.node(index).target.address.clone();
         let addresses = mine.clone().filter(|_| job.recovery.is_some()).map(address).collect();
@@ -312,23 +313,6 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let before =
             self.job.reconnect_after.map_or(usize::MAX, |most| connection.room_before_reconnection(most));
         before.min(self.window - connection.awaited())
-    }
-
-    /// Replace a connection that has sent enough; whether it can send now.
-    #[cold]
-    fn replace(&mut self, token: usize) -> Result<bool, Failure> {
-        let (index, connection) = &self.connections[token];
-        if connection.is_retired() {
-            return self.move_home(token).map(|()| false);
-        }
-        match (self.open(token, *index), self.job.recovery) {
-            (Ok(channel), _) => self.connections[token].1.renew(channel),
-            (Err(failure), Some(_)) if !matches!(failure, Failure::Machine(_)) => {
-                return self.lose(token, ConnectionError::Closed).map(|()| false);
-            }
-            (Err(failure), _) => return Err(failure),
-        }
-        Ok(true)
     }
 
     fn flush(&mut self, token: usize, span: &Span) -> Result<(), Failure> {

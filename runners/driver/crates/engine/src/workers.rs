@@ -16,6 +16,7 @@ use crate::worker::Worker;
 use machine::{clock, this_thread};
 use protocol::replies::Protocol;
 use text::failure::Failure;
+use text::units::seconds;
 
 /// How often the progress of a run is reported.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
@@ -55,7 +56,7 @@ pub fn run_from<P: Protocol>(
     next_stage: StageSource,
     watcher: Watcher,
 ) -> Result<(), Failure> {
-    require_files(job.clients, job.threads)?;
+    require_files(job.own_clients.len(), job.threads)?;
     check_signals()?;
     let threads = job.threads + usize::from(job.probe.is_some());
     let shared = Shared::new(threads, &job.nodes);
@@ -121,9 +122,10 @@ fn coordinate(
     watch: &mut dyn FnMut(),
 ) -> Result<(), Failure> {
     collect_reports(reports, orders.len(), &mut || ())?;
+    let mut begins_at = job.begins_at.map(|moment| wait_until(moment, &job.name)).transpose()?;
     let mut last = None;
     while let Some(stage) = next_stage(last) {
-        let span = stage.span(clock::now());
+        let span = stage.span(begins_at.take().unwrap_or_else(clock::now));
         let (load, probe) = orders.split_at(job.threads);
         for (orders, span) in [(load, span), (probe, probe_span(job, span))] {
             for order in orders {
@@ -142,6 +144,22 @@ fn coordinate(
         last = Some(outcome);
     }
     Ok(())
+}
+
+/// Wait for the agreed `moment`, monotonic ns, at which the load called `name` begins.
+fn wait_until(moment: u64, name: &str) -> Result<u64, Failure> {
+    let late = clock::now().saturating_sub(moment);
+    if late > 0 {
+        return Err(Failure::run(
+            format!("{name} was ready {:.3} s after the time of --start-at", seconds(late)),
+            "give a later one",
+        ));
+    }
+    while let Some(left) = moment.checked_sub(clock::now()).filter(|left| *left > 0) {
+        check_signals()?;
+        thread::sleep(Duration::from_nanos(left).min(PROGRESS_EVERY));
+    }
+    check_signals().map(|()| moment)
 }
 
 /// Why the first of the threads gave up, if one did.

@@ -1,6 +1,7 @@
 //! Random streams and percentiles against independent implementations.
 
 use engine::histogram::Histogram;
+use engine::latency::LatencyUs;
 use generator::rng::Rng;
 use generator::rng::SplitMix64;
 use proptest::prelude::*;
@@ -86,6 +87,24 @@ proptest! {
         for quantile in [0.0, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0] {
             assert_near(merged.quantile(quantile), exact.value_at_quantile(quantile));
         }
+    }
+
+    #[test]
+    fn exported_parts_add_up_to_the_whole(latencies in latencies(), parts in 1..5usize) {
+        let mut whole = Histogram::default();
+        let mut machines = vec![Histogram::default(); parts];
+        for (place, &latency) in latencies.iter().enumerate() {
+            whole.record(latency, 1);
+            machines[place % parts].record(latency, 1);
+        }
+        let mut merged = Histogram::default();
+        for machine in &machines {
+            merged.merge(&LatencyUs::of(machine).latencies(&machine.to_hdr_base64()).unwrap());
+        }
+        let (ours, exact) = (LatencyUs::of(&merged), LatencyUs::of(&whole));
+        prop_assert!((ours.mean - exact.mean).abs() <= 0.0021, "{} is not {}", ours.mean, exact.mean);
+        prop_assert_eq!(LatencyUs { mean: exact.mean, ..ours }, exact);
+        prop_assert_eq!(merged.to_hdr_base64(), whole.to_hdr_base64());
     }
 
     #[test]

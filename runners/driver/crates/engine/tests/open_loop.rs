@@ -51,6 +51,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         script: Script::of(ping).into(),
         named_commands: Vec::new(),
         clients: CLIENTS,
+        own_clients: 0..CLIENTS,
         threads,
         pipeline,
         window: Window::Rolling,
@@ -72,6 +73,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         recovery: None,
         allow_errors: false,
         verify: None,
+        begins_at: None,
     }
 }
 

@@ -8,7 +8,7 @@ type Column = (&'static str, fn(&TestResult) -> String);
 /// README.md describes them; a fact that was not asked for is an empty cell.
 const COLUMNS: [Column; 23] = [
     ("test", |test| test.name.clone()),
-    ("mode", |test| test.mode.to_owned()),
+    ("mode", |test| test.mode.to_string()),
     ("clients", |test| test.workload["clients"].to_string()),
     ("pipeline", |test| test.workload["pipeline"].to_string()),
     ("window_s", |test| test.window_s.to_string()),

@@ -1,27 +1,38 @@
 //! The result as a document, schema `speedbench.v1`. `README.md` describes each field.
 
-use serde::Serialize;
+use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
+use crate::joined::Joined;
 use crate::prefill::Prefill;
 use crate::result::TestResult;
 use engine::outcome::Cut;
+use engine::part::Part;
 use machine::environment::Environment;
 use text::failure::Failure;
 use text::units::{round, seconds};
 
 pub const SCHEMA: &str = "speedbench.v1";
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Document {
-    pub schema: &'static str,
+    pub schema: Cow<'static, str>,
     pub driver: Driver,
     pub target: TargetName,
     pub started_at: String,
+    /// What of the load was measured; left out when that is all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+    /// What it was joined of; left out unless it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined: Option<Joined>,
     pub environment: Environment,
     /// The first one.
     pub prefill: Option<Prefill>,
     pub tests: Vec<TestResult>,
-    /// Why the run ended before its end; the tests are what it had measured.
+    /// Why the run ended before its end; the tests are what it had measured. A document that has one is not read.
+    #[serde(skip_deserializing)]
     pub cut_short: Option<CutShort>,
 }
 
@@ -57,22 +68,22 @@ impl CutShort {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Driver {
-    pub version: &'static str,
+    pub version: Cow<'static, str>,
     pub digest: String,
     /// Of the phases and the protocol: what is compared has the same.
     pub workload_digest: String,
     pub argv: Vec<String>,
     pub seed: u64,
     pub threads: usize,
-    pub engine: &'static str,
-    pub clock: &'static str,
+    pub engine: Cow<'static, str>,
+    pub clock: Cow<'static, str>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetName {
-    pub protocol: &'static str,
+    pub protocol: Cow<'static, str>,
     pub address: String,
 }
 

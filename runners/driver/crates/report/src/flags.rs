@@ -1,5 +1,7 @@
 //! Reasons not to trust a result, or a part of it. A flag marks; it never changes a number.
 
+use std::borrow::Cow;
+
 use engine::histogram::Histogram;
 use engine::job::Job;
 use engine::outcome::Outcome;
@@ -24,7 +26,7 @@ pub const SLIPPED: &str = "slipped";
 pub const CUT_SHORT: &str = "cut_short";
 
 /// The flags that are raised for `total` of `job`, in the order of README.md.
-pub fn of(total: &Total, job: &Job, outcome: &Outcome) -> Vec<&'static str> {
+pub fn of(total: &Total, job: &Job, outcome: &Outcome) -> Vec<Cow<'static, str>> {
     let arrivals = outcome.span.arrivals;
     let raised = [
         (CLIENT_BOUND, total.busiest_thread > BOUND_ABOVE),
@@ -35,7 +37,7 @@ pub fn of(total: &Total, job: &Job, outcome: &Outcome) -> Vec<&'static str> {
         ("errors", total.inside.errors > 0),
         ("clock", environment::clocksource().is_some_and(|clock| !INVARIANT.contains(&clock.as_str()))),
     ];
-    raised.into_iter().filter(|(_, raised)| *raised).map(|(flag, _)| flag).collect()
+    raised.into_iter().filter(|(_, raised)| *raised).map(|(flag, _)| flag.into()).collect()
 }
 
 fn has_slipped(slip: &Histogram, unsent: u64, rate: f64) -> bool {

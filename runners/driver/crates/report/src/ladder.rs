@@ -99,10 +99,10 @@ fn block(axis: &str, name: &str, results: &[(f64, &TestResult)]) -> String {
 }
 
 /// Each flag that is raised, and where.
-fn flags(results: &[(f64, &TestResult)]) -> Vec<(&'static str, Vec<String>)> {
-    let mut raised: Vec<(&'static str, Vec<String>)> = Vec::new();
+fn flags<'a>(results: &[(f64, &'a TestResult)]) -> Vec<(&'a str, Vec<String>)> {
+    let mut raised: Vec<(&str, Vec<String>)> = Vec::new();
     for (value, flag) in
-        results.iter().flat_map(|(value, test)| test.flags.iter().map(|flag| (*value, *flag)))
+        results.iter().flat_map(|(value, test)| test.flags.iter().map(|flag| (*value, &**flag)))
     {
         match raised.iter_mut().find(|(name, _)| *name == flag) {
             Some((_, values)) => values.push(value.to_string()),

@@ -12,7 +12,7 @@ use modes::replay::Replayed;
 /// One note per line, at most 80 columns with two of indentation.
 pub fn of(test: &TestResult) -> Vec<String> {
     let mut notes = Vec::new();
-    notes.extend(test.depth.filter(|_| ["closed", "churn"].contains(&test.mode)).map(depth));
+    notes.extend(test.depth.filter(|_| ["closed", "churn"].contains(&&*test.mode)).map(depth));
     if let (Some(open), Some(service)) = (&test.open, &test.service_us) {
         notes.extend(schedule(open, service));
     }
@@ -135,7 +135,7 @@ mod tests {
             percentile: 99.9,
             limit_us: 1000.0,
             highest_rps: None,
-            limited_by: vec!["client_bound", "client_delayed", "slipped"],
+            limited_by: ["client_bound", "client_delayed", "slipped"].map(Into::into).to_vec(),
             steps: Vec::new(),
         };
         let notes = search(&found);

@@ -1,10 +1,10 @@
 //! Keys that were set before the load, as documents report it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use text::units::{per, round};
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Prefill {
     pub keys: u64,
     pub seconds: f64,
@@ -13,7 +13,7 @@ pub struct Prefill {
 }
 
 /// The bytes that the server held before and afterwards, and what that is per key.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Growth {
     pub before_bytes: u64,
     pub after_bytes: u64,

@@ -1,11 +1,11 @@
 //! How a load went on when connections were lost or refused.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use engine::recovery::Losses;
 use text::units::{round, seconds};
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Recovery {
     /// Connections that were lost, and opened again.
     pub broken: u64,
@@ -20,7 +20,7 @@ pub struct Recovery {
 }
 
 /// From the first error of some connection until all had good replies again.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Outage {
     /// Since the begin of the window.
     pub after_s: f64,

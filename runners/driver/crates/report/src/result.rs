@@ -1,8 +1,10 @@
 //! The result of one test.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use serde::Serialize;
+use jiff::{Timestamp, Unit};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::flags;
@@ -21,19 +23,22 @@ use engine::record::{CommandRecord, Record, Traffic, merge_gains};
 use engine::schedule::Arrivals;
 use engine::stage::depth_below_pipeline;
 use engine::total::{Total, grown};
+use machine::clock;
 use modes::findings::Findings;
 use text::units::{per, round, seconds};
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct TestResult {
     pub name: String,
     /// The phase as a workload file would say it.
     pub workload: Value,
     /// That of the phase.
     pub prefill: Option<Prefill>,
-    pub mode: &'static str,
+    pub mode: Cow<'static, str>,
     pub warmup: WarmUp,
     pub window_began_ns: u64,
+    /// The same moment in the calendar.
+    pub window_began_at: Timestamp,
     pub window_s: f64,
     pub requests: u64,
     pub unfinished: u64,
@@ -54,13 +59,13 @@ pub struct TestResult {
     pub server_cpu: Option<ServerCpu>,
     pub server: Option<ServerUsage>,
     /// Left out unless asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_events: Option<ServerEvents>,
     pub slices: Slices,
     /// How the load went on when connections were lost; none when that would have ended it.
     pub recovery: Option<Recovery>,
-    pub flags: Vec<&'static str>,
-    #[serde(flatten)]
+    pub flags: Vec<Cow<'static, str>>,
+    #[serde(flatten, skip_deserializing)]
     pub findings: Findings,
     /// The most units that a connection could have in flight, if its share of the requests was less than the pipeline.
     #[serde(skip)]
@@ -83,30 +88,31 @@ pub struct TestResult {
     pub cut: Option<Cut>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Errors {
     pub count: u64,
     pub first: Option<String>,
 }
 
 /// What only an open loop has.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Open {
     pub asked_rps: f64,
-    pub arrivals: &'static str,
+    pub arrivals: Cow<'static, str>,
     pub slip_us: SlipUs,
+    pub slip_hdr_v2: String,
     pub unsent: u64,
     pub spun_ns: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct SlipUs {
     pub p50: f64,
     pub p99: f64,
     pub max: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct CommandResult {
     pub name: String,
     pub requests: u64,
@@ -119,7 +125,7 @@ pub struct CommandResult {
     pub intervals: Vec<Gain>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct ProbeResult {
     pub clients: usize,
     pub asked_rps: f64,
@@ -139,9 +145,10 @@ impl TestResult {
             name: job.name.clone(),
             workload,
             prefill: None,
-            mode,
+            mode: mode.into(),
             warmup: WarmUp::fixed(Duration::ZERO),
             window_began_ns: outcome.span.counts_from,
+            window_began_at: calendar_time(outcome.span.counts_from),
             window_s: round(seconds(total.window_ns), 6),
             requests,
             unfinished: total.unfinished,
@@ -187,7 +194,7 @@ impl TestResult {
 
     /// The same after `warmup`.
     pub fn after(mut self, warmup: WarmUp) -> TestResult {
-        self.flags.extend((warmup.steady == Some(false)).then_some(NO_STEADY_STATE));
+        self.flags.extend((warmup.steady == Some(false)).then_some(NO_STEADY_STATE.into()));
         TestResult { warmup, ..self }
     }
 }
@@ -204,6 +211,12 @@ fn hits_and_misses(job: &Job, total: &Total) -> (u64, u64) {
         }
         _ => (inside.hits, inside.misses),
     }
+}
+
+/// The time in the calendar at `moment`, monotonic ns, to the microsecond.
+fn calendar_time(moment: u64) -> Timestamp {
+    let time = Timestamp::try_from(clock::calendar_time(moment)).unwrap_or_default();
+    time.round(Unit::Microsecond).unwrap_or(time)
 }
 
 /// When connections were open, those of before the window at its begin.
@@ -226,14 +239,26 @@ fn intervals(job: &Job, outcome: &Outcome) -> Intervals {
 
 impl Open {
     fn of(total: &Total, arrivals: Arrivals) -> Open {
-        let us = |quantile: f64| round(total.slip.quantile(quantile) as f64 / 1000.0, 3);
         Open {
             asked_rps: arrivals.rate,
-            arrivals: arrivals.process.name(),
-            slip_us: SlipUs { p50: us(0.5), p99: us(0.99), max: round(total.slip.max() as f64 / 1000.0, 3) },
+            arrivals: arrivals.process.name().into(),
+            slip_us: SlipUs::of(&total.slip),
+            slip_hdr_v2: total.slip.to_hdr_base64(),
             unsent: total.unsent,
             spun_ns: total.spun_ns,
         }
+    }
+}
+
+impl SlipUs {
+    pub fn of(slip: &Histogram) -> SlipUs {
+        let us = |ns: u64| round(ns as f64 / 1000.0, 3);
+        SlipUs { p50: us(slip.quantile(0.5)), p99: us(slip.quantile(0.99)), max: us(slip.max()) }
+    }
+
+    /// How late each request was, as exported to `hdr_base64`. Errors say what is wrong.
+    pub fn lateness(&self, hdr_base64: &str) -> Result<Histogram, String> {
+        Histogram::of_hdr_base64(hdr_base64, 0, (self.max * 1000.0).round() as u64, 0)
     }
 }
 

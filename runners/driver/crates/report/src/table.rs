@@ -29,6 +29,17 @@ pub fn render(document: &Document) -> String {
         "{} {}, {} thread(s), seed {}\n",
         document.target.protocol, document.target.address, document.driver.threads, document.driver.seed,
     );
+    if let Some(joined) = &document.joined {
+        text += &format!(
+            "joined of {} machines, {:.2}% of the windows in common\n",
+            joined.parts.len(),
+            joined.overlap * 100.0
+        );
+    }
+    if let Some(part) = &document.part {
+        text +=
+            &format!("part {} of {} of the load: `speedbench join` makes one result\n", part.number, part.of);
+    }
     if let Some(prefill) = &document.prefill {
         text += &format!("prefilled {} keys in {:.2} s\n", prefill.keys, prefill.seconds);
     }
@@ -42,7 +53,7 @@ pub fn render(document: &Document) -> String {
     }
     text += &document.cut_short.iter().map(|cut| format!("  ! {}\n", cut.line())).collect::<String>();
     let curve_of =
-        |test: &TestResult| curve(&test.name, notes::clock(test.mode, test.open.is_some()), &test.latency);
+        |test: &TestResult| curve(&test.name, notes::clock(&test.mode, test.open.is_some()), &test.latency);
     document.tests.iter().for_each(|test| text += &curve_of(test));
     text
 }
@@ -61,7 +72,7 @@ fn cells(test: &TestResult) -> [String; 7] {
 
 /// A line below that of the test; nothing when there is nothing to remark.
 fn remarks(test: &TestResult) -> String {
-    let mut remarks: Vec<String> = test.flags.iter().map(|flag| (*flag).to_owned()).collect();
+    let mut remarks: Vec<String> = test.flags.iter().map(ToString::to_string).collect();
     for (count, what) in [(test.misses, "misses"), (test.errors.count, "errors")] {
         if count > 0 {
             remarks.push(format!("{count} {what}"));

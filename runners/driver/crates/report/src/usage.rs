@@ -1,8 +1,9 @@
 //! What client and server used in the window of a test.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use engine::job::Job;
 use engine::total::{Total, grown};
@@ -10,7 +11,7 @@ use machine::counters::{Counted, Counters};
 use machine::process::ProcessUsage;
 use text::units::{per, round};
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClientCpu {
     pub user_ns: u64,
     pub system_ns: u64,
@@ -21,7 +22,7 @@ pub struct ClientCpu {
     pub involuntary_switches: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServerCpu {
     pub pid: u32,
     pub ns: u64,
@@ -29,7 +30,7 @@ pub struct ServerCpu {
 }
 
 /// What the server did in the window. The split of its CPU time is that of the clock ticks; null when no tick sampled it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ServerUsage {
     pub user_ns: Option<u64>,
     pub system_ns: Option<u64>,
@@ -40,14 +41,14 @@ pub struct ServerUsage {
 }
 
 /// What the kernel counted of the server in the window, or why it did not.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ServerEvents {
-    Counted { scope: &'static str, counts: BTreeMap<&'static str, u64> },
+    Counted { scope: Cow<'static, str>, counts: BTreeMap<Cow<'static, str>, u64> },
     Unavailable { unavailable: String },
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Slices {
     pub width_ms: u64,
     pub requests: Vec<u64>,
@@ -97,8 +98,8 @@ impl ServerEvents {
     pub fn of(counters: &Result<Counters, String>, counted: &Option<Vec<Counted>>) -> ServerEvents {
         match (counters, counted) {
             (Ok(counters), Some(counted)) => ServerEvents::Counted {
-                scope: counters.scope,
-                counts: counted.iter().map(|one| (one.name, one.count)).collect(),
+                scope: counters.scope.into(),
+                counts: counted.iter().map(|one| (one.name.into(), one.count)).collect(),
             },
             (Ok(_), None) => ServerEvents::Unavailable {
                 unavailable: "not available here: others used the counters for a part of the window"

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub const NO_STEADY_STATE: &str = "no_steady_state";
 
 /// What went before the window, as documents report it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct WarmUp {
     pub seconds: f64,
     /// Slices that were looked at; 0 when the time was fixed.

@@ -64,7 +64,7 @@ pub fn run(ladder: &LadderRun) -> Result<LadderDocument, Failure> {
         schema: SCHEMA,
         driver: driver(&whole, digest),
         target: TargetName {
-            protocol: whole.protocol.name(),
+            protocol: whole.protocol.name().into(),
             address: ladder.fresh_server.map_or(whole.target.address.to_string(), str::to_owned),
         },
         started_at,

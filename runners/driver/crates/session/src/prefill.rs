@@ -40,7 +40,7 @@ pub fn require_empty_server(plan: &Plan) -> Result<(), Failure> {
 
 /// Whether a prefill of `plan` must not find keys.
 pub fn needs_empty_server(plan: &Plan) -> bool {
-    !plan.overwrites && plan.phases.iter().any(|phase| phase.prefill)
+    plan.fills() && !plan.overwrites && plan.phases.iter().any(|phase| phase.prefill)
 }
 
 /// The number of keys in the server, of which `expected` would be right.
@@ -123,6 +123,8 @@ impl Session<'_> {
         let traffic = self.traffic(&set);
         let job = Job {
             clients,
+            own_clients: 0..clients,
+            begins_at: None,
             threads: phase.threads.min(clients),
             pipeline: (PREFILL_BATCH_BYTES / phase.values.largest().max(1)).clamp(1, PREFILL_PIPELINE),
             key_order: KeyOrder::Parts,

@@ -1,5 +1,7 @@
 //! The search for the highest rate whose latencies keep a limit: which rate is tried next, and what was found.
 
+use std::borrow::Cow;
+
 use report::flags;
 use report::result::TestResult;
 use report::search::{Search, Step};
@@ -31,10 +33,11 @@ pub fn step(test: &TestResult, latency_us: f64, limit: Limit) -> Step {
 
 /// Flags that make the driver a suspect. Requests for which an overloaded server left no room are not sent late by the
 /// driver.
-fn suspicions(step: &Step) -> Vec<&'static str> {
-    let suspicious =
-        |flag: &&&str| OF_THE_DRIVER.contains(*flag) && !(**flag == flags::SLIPPED && step.unsent > 0);
-    step.flags.iter().filter(suspicious).copied().collect()
+fn suspicions(step: &Step) -> Vec<Cow<'static, str>> {
+    let suspicious = |flag: &&Cow<str>| {
+        OF_THE_DRIVER.contains(&&***flag) && !(**flag == flags::SLIPPED && step.unsent > 0)
+    };
+    step.flags.iter().filter(suspicious).cloned().collect()
 }
 
 /// Doubles from a first rate until the limit is missed, bisects, and tries the highest rate that held again.
@@ -115,7 +118,14 @@ mod tests {
     const LIMIT: Limit = Limit { percentile: 99.0, us: 1000.0 };
 
     fn tried(rate: f64, held: bool, flags: &[&'static str], unsent: u64) -> Step {
-        Step { asked_rps: rate, throughput_rps: rate, latency_us: 1.0, unsent, held, flags: flags.to_vec() }
+        Step {
+            asked_rps: rate,
+            throughput_rps: rate,
+            latency_us: 1.0,
+            unsent,
+            held,
+            flags: flags.iter().map(|flag| (*flag).into()).collect(),
+        }
     }
 
     /// A search from `first` on a server that holds the limit as `holds` says of rate and step.

@@ -125,7 +125,7 @@ impl Session<'_> {
         };
         for flag in search.iter().flat_map(|search| &search.limited_by) {
             if !found.flags.contains(flag) {
-                found.flags.push(flag);
+                found.flags.push(flag.clone());
             }
         }
         found.search = search;

@@ -55,10 +55,15 @@ pub fn run_watched(plan: &Plan, watcher: Watcher) -> Result<Document, Failure> {
     }
     let prefill = tests.iter().find_map(|test: &TestResult| test.prefill.clone());
     Ok(Document {
-        schema: document::SCHEMA,
+        schema: document::SCHEMA.into(),
         driver: driver(plan, digest),
-        target: TargetName { protocol: plan.protocol.name(), address: plan.target.address.to_string() },
+        target: TargetName {
+            protocol: plan.protocol.name().into(),
+            address: plan.target.address.to_string(),
+        },
         started_at,
+        part: plan.part,
+        joined: None,
         environment,
         prefill,
         tests,
@@ -75,9 +80,10 @@ fn cut_within(tests: &mut [TestResult]) -> Option<CutShort> {
 /// A failure when this machine cannot open the connections of `plan`.
 pub fn require_resources(plan: &Plan) -> Result<(), Failure> {
     for phase in &plan.phases {
-        resources::require_files(phase.clients, phase.threads_with_files())?;
+        let clients = plan.own_clients(phase.clients).len();
+        resources::require_files(clients, phase.threads_with_files())?;
         if !plan.cluster {
-            resources::require_ports(&plan.target, phase.clients)?;
+            resources::require_ports(&plan.target, clients)?;
         }
     }
     Ok(())
@@ -86,14 +92,14 @@ pub fn require_resources(plan: &Plan) -> Result<(), Failure> {
 /// What the document says of this program, whose binary has `digest`.
 pub fn driver(plan: &Plan, digest: String) -> Driver {
     Driver {
-        version: env!("CARGO_PKG_VERSION"),
+        version: env!("CARGO_PKG_VERSION").into(),
         digest,
         workload_digest: sha256(write::document(plan.protocol, &plan.phases).to_string().as_bytes()),
         argv: plan.argv.clone(),
         seed: plan.seed,
         threads: plan.most_threads(),
-        engine: "epoll",
-        clock: "CLOCK_MONOTONIC",
+        engine: "epoll".into(),
+        clock: "CLOCK_MONOTONIC".into(),
     }
 }
 
@@ -105,7 +111,7 @@ impl Session<'_> {
         log: Option<&mut HdrLog>,
         tests: &mut Vec<TestResult>,
     ) -> Result<(), Failure> {
-        let filled = phase.prefill.then(|| self.prefill(phase)).transpose()?;
+        let filled = (phase.prefill && self.plan.fills()).then(|| self.prefill(phase)).transpose()?;
         let mut results = self.measure(phase)?;
         results.iter_mut().for_each(|result| result.prefill = filled.clone());
         let is_cut = results.iter().any(|result| result.cut.is_some());
@@ -157,12 +163,12 @@ impl Session<'_> {
         if let Some([least, most]) = phase.expect.hit_rate {
             for result in results.iter_mut() {
                 let rate = units::per(result.hits as f64, (result.hits + result.misses) as f64);
-                result.flags.extend((rate < least || rate > most).then_some("hit_rate"));
+                result.flags.extend((rate < least || rate > most).then_some("hit_rate".into()));
             }
         }
         if let Some(keys) = phase.expect.keys {
             let differs = count_keys(self.plan, keys)? != keys;
-            results.iter_mut().for_each(|result| result.flags.extend(differs.then_some("key_count")));
+            results.iter_mut().for_each(|result| result.flags.extend(differs.then_some("key_count".into())));
         }
         Ok(())
     }

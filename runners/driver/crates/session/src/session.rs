@@ -10,6 +10,7 @@ use engine::node::Node;
 use engine::progress::{Progress, Watcher};
 use generator::keys::KeyOrder;
 use generator::values::ValuePool;
+use machine::clock;
 use machine::counters::Counters;
 use report::progress_line::ProgressLine;
 use text::failure::Failure;
@@ -88,8 +89,11 @@ impl Session<'_> {
         Filling::of_memcached(self.job(phase, &self.traffic(phase)), needs, keys, &phase.places(false))
     }
 
-    /// What stores the keys without which the tests of `phase` have nothing to do, unless an earlier phase did.
+    /// What stores the keys without which the tests of `phase` have nothing to do, unless an earlier phase or another machine does.
     pub fn needed(&self, phase: &Phase) -> Vec<Filling> {
+        if !self.plan.fills() {
+            return Vec::new();
+        }
         let is_missing = |needs: &Needs| {
             let keys = phase.keys.count;
             let stored = self.stored_counters.get();
@@ -123,6 +127,7 @@ impl Session<'_> {
             script: traffic.script().clone().into(),
             named_commands: phase.workload.named_commands(),
             clients: phase.clients,
+            own_clients: self.plan.own_clients(phase.clients),
             threads: phase.threads,
             pipeline: phase.pipeline,
             window: phase.window,
@@ -144,6 +149,7 @@ impl Session<'_> {
             allow_errors: self.plan.allow_errors,
             verify: phase.verification(),
             recovery: self.plan.recovery,
+            begins_at: self.plan.start_at.map(clock::moment_of),
         }
     }
 }

@@ -39,6 +39,8 @@ impl Filling {
         let job = Job {
             name: test.name.to_owned(),
             clients,
+            own_clients: 0..clients,
+            begins_at: None,
             threads: job.threads.min(clients),
             pipeline: (FILL_BATCH_BYTES / request_bytes).clamp(1, FILL_PIPELINE),
             keyspace: keys,

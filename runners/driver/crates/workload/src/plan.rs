@@ -1,15 +1,20 @@
 //! What a run is asked to do, checked: a server, and phases of load on it.
 
-use std::time::Duration;
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
 
 use crate::mode::Mode;
 use crate::phase::Phase;
 use crate::protocol_name::ProtocolName;
+use engine::part::Part;
 use engine::recovery::Recovery;
 use engine::steadiness::FEWEST_SLICES;
 use network::target::Target;
 use text::checks::require;
 use text::failure::Failure;
+
+/// A start is at most so far ahead.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -22,6 +27,10 @@ pub struct Plan {
     /// Whether the target is one node of a cluster, all of whose masters take a part of the load.
     pub cluster: bool,
     pub seed: u64,
+    /// The part of the load that this machine takes; none: all of it.
+    pub part: Option<Part>,
+    /// When the load begins; none: as soon as it can.
+    pub start_at: Option<SystemTime>,
     /// Whether prefills may overwrite what the server holds.
     pub overwrites: bool,
     /// CPU of each thread; empty when they are not pinned.
@@ -60,6 +69,8 @@ impl Plan {
     /// Usage failures that no single phase has.
     pub fn check(&self) -> Result<(), Failure> {
         let threads = self.most_threads();
+        self.check_start()?;
+        self.check_part()?;
         require(
             !self.cluster || self.phases.iter().all(|phase| !phase.mode.has_own_commands()),
             "modes pubsub, blocking and replay are for one server",
@@ -113,6 +124,62 @@ impl Plan {
             "give its id with --server-pid",
         )?;
         require(pid_ok, "--server-pid is not a process id", "give the pid of the server")
+    }
+
+    fn check_start(&self) -> Result<(), Failure> {
+        let Some(start_at) = self.start_at else { return Ok(()) };
+        let ahead = start_at.duration_since(SystemTime::now()).unwrap_or_default();
+        require(!ahead.is_zero(), "the time of --start-at is over", "give one that is still to come")?;
+        require(
+            ahead <= LONGEST_WAIT,
+            "the time of --start-at is more than a day ahead",
+            "give a time, or seconds since 1970, as `date +%s` prints them",
+        )?;
+        require(
+            self.phases.len() == 1 && self.phases[0].mode.sends(),
+            "--start-at is for one test of a closed or open loop",
+            "name one with -t",
+        )
+    }
+
+    /// What several machines cannot share: results of which are not the sum of those of the machines.
+    fn check_part(&self) -> Result<(), Failure> {
+        let Some(part) = self.part else { return Ok(()) };
+        let [phase] = self.phases.as_slice() else {
+            return Err(Failure::usage("--part is for one test", "name one with -t"));
+        };
+        require(
+            matches!(phase.mode, Mode::Closed | Mode::Open { .. }),
+            "--part is for closed loops and for open loops with one rate",
+            "leave the mode, --search or --sweep out",
+        )?;
+        let own = part.own(phase.clients).len();
+        require(
+            phase.threads <= own,
+            &format!("part {} of {} has {own} of {} connections", part.number, part.of, phase.clients),
+            "raise -c, which counts those of all machines, or lower --threads",
+        )?;
+        let alone = [
+            ("--warmup-most", phase.warmup_most.is_some()),
+            ("a probe", phase.probe.is_some()),
+            ("--reconnect-on-error", self.recovery.is_some()),
+        ];
+        match alone.iter().find(|(_, is_there)| *is_there) {
+            None => Ok(()),
+            Some((option, _)) => {
+                Err(Failure::usage(format!("{option} is given beside --part"), "leave it out"))
+            }
+        }
+    }
+
+    /// The numbers of the connections that this machine opens, of `clients`.
+    pub fn own_clients(&self, clients: usize) -> Range<usize> {
+        self.part.map_or(0..clients, |part| part.own(clients))
+    }
+
+    /// Whether this machine stores the keys that its load needs; if not, that of the first part does.
+    pub fn fills(&self) -> bool {
+        self.part.is_none_or(|part| part.number == 1)
     }
 
     pub fn most_threads(&self) -> usize {

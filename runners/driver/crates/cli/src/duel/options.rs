@@ -73,6 +73,8 @@ impl DuelOptions {
                 database: endpoint.database(),
                 cluster: false,
                 seed,
+                part: None,
+                start_at: None,
                 overwrites: frame.prefill == Some(Prefill::Force),
                 phases: phases.clone(),
                 output: if pair.json { Output::Json } else { Output::Table },

@@ -89,7 +89,7 @@ pub fn render(reported: &Reported) -> String {
     }
     if let Some(driver) = &reported.driver {
         json.object("speedbench", |json| {
-            json.text("version", driver.version);
+            json.text("version", &driver.version);
             json.text("digest", &driver.digest);
             let cut_short = reported.runs.iter().find_map(|run| run.cut_short.as_ref());
             cut_short.into_iter().for_each(|cause| json.text("cut_short", cause));

@@ -54,6 +54,8 @@ impl Options {
             database: self.database(),
             cluster: self.server.cluster,
             seed: 1,
+            part: None,
+            start_at: None,
             overwrites: false,
             cpus: Vec::new(),
             server_pid: None,

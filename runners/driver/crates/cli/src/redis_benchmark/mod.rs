@@ -179,6 +179,7 @@ pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Jo
         script: Arc::new(script.clone()),
         named_commands: Vec::new(),
         clients: options.load.clients,
+        own_clients: 0..options.load.clients,
         threads: options.load.threads.unwrap_or(1).clamp(1, options.load.clients),
         pipeline: options.load.pipeline,
         window: Window::Batch,
@@ -199,5 +200,6 @@ pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Jo
         allow_errors: false,
         verify: None,
         recovery: None,
+        begins_at: None,
     }
 }

@@ -43,6 +43,11 @@ impl LadderOptions {
 
     fn check(&self, plan: &Plan, given: &Given) -> Result<(), Failure> {
         require(
+            plan.part.is_none() && plan.start_at.is_none(),
+            "--part or --start-at is given beside --ladder",
+            "leave one of them out",
+        )?;
+        require(
             plan.hdr_log.is_none(),
             "--hdr-log is given beside --ladder",
             "give --json, which has all histograms",

@@ -1,7 +1,7 @@
 //! The options of `speedbench run`.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 
@@ -9,9 +9,12 @@ use crate::arguments::Given;
 use crate::endpoint::{Endpoint, TlsOptions};
 use crate::reconnecting::ReconnectOptions;
 use crate::run::ladder::LadderOptions;
-use crate::run::values::{Prefill, cpus, events, limit, milliseconds, prefill, rate, rates, speed};
+use crate::run::values::{
+    Prefill, cpus, events, limit, milliseconds, part, prefill, rate, rates, speed, start,
+};
 use crate::values::{amount, bytes, count, named, seconds};
 use engine::job::Window;
+use engine::part::Part;
 use engine::recovery::Recovery;
 use engine::schedule::ArrivalProcess;
 use modes::replay::Speed;
@@ -193,6 +196,12 @@ pub struct OneServerOptions {
     /// one row per test instead of a table
     #[arg(long)]
     csv: bool,
+    /// begin the load at this time, as in 2026-11-28T18:00:00Z, or at so many seconds since 1970
+    #[arg(long, value_name = "TIME", value_parser = start)]
+    start_at: Option<SystemTime>,
+    /// take the I-th of N parts of the load, which as many machines share; `join` makes one result of theirs
+    #[arg(long, value_name = "I/N", value_parser = part)]
+    part: Option<Part>,
     /// latencies of each second, as a log of HdrHistogram intervals
     #[arg(long, value_name = "FILE")]
     hdr_log: Option<String>,
@@ -217,6 +226,8 @@ impl RunOptions {
             database: endpoint.database(),
             cluster: endpoint.access.cluster,
             seed,
+            part: one.part,
+            start_at: one.start_at,
             overwrites: frame.prefill == Some(Prefill::Force),
             phases,
             output: one.output()?,

@@ -1,7 +1,12 @@
 //! Values of the options of `speedbench run`.
 
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+
 use crate::arguments::cannot_be;
 use crate::values::{amount, parsed, time_with_unit};
+use engine::part::Part;
 use engine::schedule::check_rate;
 use machine::counters;
 use modes::replay::{Fast, Speed};
@@ -70,6 +75,21 @@ pub fn limit(text: &str) -> Result<Limit, Failure> {
         }
         _ => Err(cannot_be("--search", text, "give a percentile and a latency, as in p99:1000us or p99:1ms")),
     }
+}
+
+/// `2026-11-28T18:00:00Z`, or seconds since 1970.
+pub fn start(text: &str) -> Result<SystemTime, Failure> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let since_1970 = seconds.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(seconds));
+    let remedy = "give a time with its zone, as in 2026-11-28T18:00:00Z, or seconds since 1970";
+    let in_calendar = || text.parse::<Timestamp>().ok().map(SystemTime::from);
+    since_1970.or_else(in_calendar).ok_or_else(|| cannot_be("--start-at", text, remedy))
+}
+
+/// `1/2`
+pub fn part(text: &str) -> Result<Part, Failure> {
+    let remedy = "give its number and how many there are, as in 1/2 and 2/2";
+    text.parse().map_err(|()| cannot_be("--part", text, remedy))
 }
 
 /// Whole milliseconds: `100` or `100ms`.

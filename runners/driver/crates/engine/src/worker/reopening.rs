@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::connection::ConnectionError;
 use crate::stage::Span;
 use crate::worker::Worker;
 use crate::worker::trouble::{State, TROUBLED, Trouble};
@@ -12,6 +13,23 @@ use protocol::replies::Protocol;
 use text::failure::{Failure, machine_failure};
 
 impl<P: Protocol> Worker<'_, P> {
+    /// Replace a connection that has sent enough; whether it can send now.
+    #[cold]
+    pub(super) fn replace(&mut self, token: usize) -> Result<bool, Failure> {
+        let (index, connection) = &self.connections[token];
+        if connection.is_retired() {
+            return self.move_home(token).map(|()| false);
+        }
+        match (self.open(token, *index), self.job.recovery) {
+            (Ok(channel), _) => self.connections[token].1.renew(channel),
+            (Err(failure), Some(_)) if !matches!(failure, Failure::Machine(_)) => {
+                return self.lose(token, ConnectionError::Closed).map(|()| false);
+            }
+            (Err(failure), _) => return Err(failure),
+        }
+        Ok(true)
+    }
+
     pub(super) fn try_again(&mut self, token: usize, span: &Span) -> Result<(), Failure> {
         let (job, node) = (self.job, self.home(token).clone());
         let is_there = node.target.address == self.troubles.addresses[token];
