@@ -90,7 +90,7 @@ def send_push(console: Console, project: Project, repository: Path, before: Comm
             "X-GitHub-Delivery": str(uuid.uuid4()),
             "X-Hub-Signature-256": f"sha256={signature}",
         },
-        timeout=10,
+        timeout=60,  # a machine that has just started everything may be slow to answer
     )
     answer.raise_for_status()
     console.print(f"Pushed {before.short}..{after[:10]}; the signed webhook was answered with {answer.status_code}")
