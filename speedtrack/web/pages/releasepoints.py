@@ -30,15 +30,14 @@ def version_in_sql(name: str) -> str:
 # Releases by version, the highest first. On a branch other than the default one, only those that lie on it. They are
 # read in the order of the result, so that no more are looked for than it has; the points of each by series, not by
 # commit: a commit has the points of all other metrics and machines as well.
-RELEASES = sql(
-    """
+TEMPLATE = """
     SELECT a.project_id, measured.*
       FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[]) AS a(project_id, branch_id)
 CROSS JOIN LATERAL (
         SELECT ARRAY(SELECT s.id FROM unnest(%(owners)s::bigint[], %(series)s::bigint[]) s(owner, id)
                       WHERE s.owner = a.project_id) AS series OFFSET 0) own
 CROSS JOIN LATERAL (
-        SELECT r.name, r.sha, r.id, found.*
+        SELECT r.name, r.sha, r.id, IS_NEWEST, found.*
           FROM (
                 SELECT t.name, c.sha, c.id,
                        VERSION AS version
@@ -57,10 +56,21 @@ CROSS JOIN LATERAL (
             CROSS JOIN LATERAL (
                         SELECT m.series_id, m.value, m.attempt_id FROM runs_measurement m
                          WHERE m.series_id = s.id AND m.commit_id = r.id AND IS_CLEAN_POINT OFFSET 0) m
-                HAVING count(*) > 0) found
+                ) found (ids, measured_values, attempts)
+         WHERE found.ids IS NOT NULL OR IS_OF_OTHERS
       ORDER BY r.version DESC, r.name
          LIMIT %(measured)s) measured
 """.replace("VERSION", version_in_sql("t.name")).replace("BEFORE", version_in_sql("%(before)s::text"))
+RELEASES = sql(TEMPLATE.replace("IS_NEWEST", "true").replace("IS_OF_OTHERS", "false"))
+# Whether a release was measured by one of these series; the search ends at the first.
+MEASURED_BY = """EXISTS (
+    SELECT FROM unnest(%({series})s::int[]) AS s (id)
+     CROSS JOIN LATERAL (SELECT FROM runs_measurement m
+                          WHERE m.series_id = s.id AND m.commit_id = r.id AND IS_CLEAN_POINT OFFSET 0) m)"""
+RELEASES_OF_ROWS = sql(
+    TEMPLATE.replace("IS_NEWEST", MEASURED_BY.format(series="newest")).replace(
+        "IS_OF_OTHERS", MEASURED_BY.format(series="every")
+    )
 )
 
 
@@ -77,13 +87,17 @@ class ComparedRelease(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredRelease:
-    """A release, and by series the value that was measured of it; ``points``: as that of ComparedRelease."""
+    """A release, and by series the value that was measured of it; ``points``: as that of ComparedRelease.
+
+    ``is_newest``: whether one of the newest series of ``releases_of_rows`` measured it.
+    """
 
     tag: str
     sha: str
     commit_id: int
     values: Mapping[int, float]
-    points: bytes = b""
+    points: bytes
+    is_newest: bool
 
     @cached_property
     def compared(self) -> ComparedRelease:
@@ -135,7 +149,13 @@ def newest_releases(
     ``branches``: on which branch of each project a release must be; None: on any or none. ``most``: of a project.
     ``before``: only those behind this tag.
     """
-    parameters: dict[str, Any] = {
+    return read(RELEASES, parameters_of(series, branches, most, before))
+
+
+def parameters_of(
+    series: Mapping[int, Sequence[int]], branches: Mapping[int, Branch | None], most: int, before: str
+) -> dict[str, Any]:
+    return {
         "projects": list(series),
         "branches": [branch.pk if (branch := branches.get(project)) else None for project in series],
         "owners": [project for project, ids in series.items() for _ in ids],
@@ -145,15 +165,38 @@ def newest_releases(
         "measured": most,
         "before": before,
     }
+
+
+class SeriesOfRows(NamedTuple):
+    """The series of rows of which a page shows some, those of the page first.
+
+    ``newest``: the newest one of each row; ``every``: all.
+    """
+
+    newest: list[int]
+    every: list[int]
+
+
+def releases_of_rows(
+    project: int, of_page: Sequence[int], of_rows: SeriesOfRows, branch: Branch | None
+) -> list[MeasuredRelease]:
+    """The releases that any of these rows measured, the newest first, with the values of the series of a page."""
+    parameters = parameters_of({project: of_page}, {project: branch}, FEW, "") | of_rows._asdict()
+    return read(RELEASES_OF_ROWS, parameters)[project]
+
+
+def read(query: str, parameters: Mapping[str, Any]) -> dict[int, list[MeasuredRelease]]:
+    """By project: its measured releases. Of several tags of a commit the first one counts."""
     releases: dict[int, list[MeasuredRelease]] = defaultdict(list)
     commits: set[int] = set()
     with connection.cursor() as cursor:
-        cursor.execute(RELEASES, parameters)
-        for project, tag, sha, commit, *columns in cursor:
+        cursor.execute(query, parameters)
+        for project, tag, sha, commit, is_newest, *columns in cursor:
             if commit not in commits:
                 ids, values = (array_of(column).tolist() for column in columns[:2])
+                points = digest(*(column or b"" for column in columns))
                 by_series = dict(zip(ids, values, strict=True))
-                releases[project].append(MeasuredRelease(tag, sha, commit, by_series, digest(*columns)))
+                releases[project].append(MeasuredRelease(tag, sha, commit, by_series, points, is_newest))
                 commits.add(commit)
     return releases
 
