@@ -20,7 +20,7 @@ def judges(client: Client, address: str) -> int:
     """How many statements of a page read what judgements rest on."""
     with CaptureQueriesContext(connection) as queries:
         client.get(address)
-    return sum(JUDGING in query["sql"] for query in queries)
+    return sum(JUDGING in str(query["sql"]) for query in queries)
 
 
 def test_pages_judge_once_until_evidence_changes(client: Client, slow: tuple[World, Alert]) -> None:
