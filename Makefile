@@ -8,13 +8,13 @@ WHEEL_VENV := .venv-wheel
 PY := $(VENV)/bin/python
 DRIVER := runners/driver/target/release/speedbench
 RUST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' runners/driver/Cargo.toml)
-# What `make wheel` and `make release` make lies there.
+# What `make archive`, `make wheel` and `make release` make lies there.
 DIST ?= dist
 # The driver's tests with real servers need all of these; if one is missing, they are left out and the last line says so.
 REAL_SERVERS := redis-server redis-benchmark redis-cli memcached openssl
 ABSENT = $(foreach program,$(REAL_SERVERS),$(if $(shell command -v $(program)),,$(program)))
 
-.PHONY: demo serve up install wheel release try-fresh-debian newcomer history quick test test-server test-pages \
+.PHONY: demo serve up install wheel archive release try-fresh-debian newcomer history quick test test-server test-pages \
 	test-driver check check-server check-driver check-pages bench bench-scale bench-driver chaos detection-eval pictures setup lock clean help
 
 help:            ## show this list
@@ -157,13 +157,16 @@ $(WHEEL_VENV)/.installed: runners/driver/requirements-wheel.txt
 
 # The files of a commit, and the pages as they are built: whoever installs it needs no Node.
 REF ?= HEAD
-release: frontend/dist/.built ## the server as an archive for deploy/install, in dist/
+archive: frontend/dist/.built ## the server as an archive for deploy/install, in dist/
 	$(eval NAME := speedtrack-$(shell sed -n 's/^__version__ = "\(.*\)".*/\1/p' speedtrack/__init__.py)-$(shell git rev-parse --short $(REF)))
 	@mkdir -p $(DIST)
 	git archive --prefix $(NAME)/ --output $(DIST)/$(NAME).tar $(REF)
 	tar --append --file $(DIST)/$(NAME).tar --owner root:0 --group root:0 --transform 's,^,$(NAME)/,' frontend/dist
 	gzip --force --no-name $(DIST)/$(NAME).tar
 	@ls $(DIST)/$(NAME).tar.gz
+
+release:         ## all files of a release, in dist/: TAG=v1.1.0, which is checked out
+	@DIST=$(DIST) PYTHON=$(PYTHON) deploy/release $(TAG)
 
 try-fresh-debian: $(VENV)/.runtime ## as root: follow docs/installing.md on new Debian machines: WHEEL=file, OLDER=commit, WRITE=1 into that page
 	@$(PY) -m research.fresh_debian --wheel $(or $(WHEEL),$(firstword $(wildcard $(DIST)/speedtrack_runner-*.whl))) \

@@ -239,6 +239,13 @@ def django_db_modify_db_settings(django_db_modify_db_settings: None, django_db_b
         worlds.empty_quickly()
 
 
+@pytest.fixture(autouse=True)
+def forget_judgements() -> None:
+    """An emptied database gives the same ids again."""
+    if "speedtrack.judging.repeated" in sys.modules:
+        sys.modules["speedtrack.judging.repeated"].forget()
+
+
 @pytest.fixture
 def broker() -> Iterator[broker_servers.Valkey]:
     """A broker of this test alone, at a socket: two tests that look for a free port at once may both find the same."""

@@ -4,6 +4,7 @@ import * as t from "./timeline/document";
 import { layOut, limits, joinStretches, stretches, visibleAxis } from "./timeline/layout";
 import * as r from "./timeline/readings";
 import * as w from "./timeline/window";
+import { change } from "./units";
 
 const CPU = { name: "server_cpu_ns_per_request", title: "Server CPU per request", unit: "ns", better: "lower" };
 
@@ -82,6 +83,7 @@ function mark(at: number, status: string, ratio: number, worse = true): t.Change
     width: 1,
     worse,
     ratio,
+    words: change(ratio),
     low: ratio,
     high: ratio,
     alert: null,

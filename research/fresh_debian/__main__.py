@@ -142,7 +142,7 @@ def figures(way: Walk, memory: list[tuple[str, float]]) -> str:
 def releases(room: Path, older: str) -> Iterator[Path]:
     """The archives of the older release and of this one."""
     for commit in (older, "HEAD"):
-        call("make", "-C", CHECKOUT, "release", f"REF={commit}", f"DIST={room / commit}")
+        call("make", "-C", CHECKOUT, "archive", f"REF={commit}", f"DIST={room / commit}")
         yield next((room / commit).glob("*.tar.gz"))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from kombu import Connection
+from kombu import Connection, Queue
 from kombu.exceptions import OperationalError
 from kombu.utils.url import parse_url
 
@@ -333,6 +333,29 @@ def test_rabbitmq_takes_messages_and_an_alarm_is_said_within_seconds(rabbitmq: R
     server.ctl("set_vm_memory_high_watermark", "0.9")
     broker_servers.until(lambda: not refuses(broker), "the alarm has ended")
     assert "probe" not in server.ctl("list_queues", "name")
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.timeout(300)
+def test_the_next_node_of_rabbitmq_takes_the_messages(rabbitmq: RabbitMQ, room: Path) -> None:
+    first = RabbitMQ(room, free_port(RabbitMQ.PORTS))
+    first.prepare()
+    broker = brokers.read(f"{first.url};{rabbitmq.url}")
+    try:
+        first.start()
+        broker_servers.until(lambda: not refuses(brokers.read(first.url)), "the first node takes messages")
+        with probing.connection_to(broker) as link:
+            producer, queue = link.Producer(), Queue("taken-over", durable=True)
+            producer.publish("before", routing_key=queue.name, declare=[queue])
+            assert first.queue(queue.name)[0] == 1
+            first.stop()
+            probing.probe(broker)
+            again = {"max_retries": 3, "interval_start": 0}
+            producer.publish("after", routing_key=queue.name, declare=[queue], retry=True, retry_policy=again)
+        assert rabbitmq.queue(queue.name)[0] == 1
+        rabbitmq.ctl("delete_queue", queue.name)
+    finally:
+        first.end_epmd()
 
 
 def refuses(broker: brokers.Broker) -> bool:

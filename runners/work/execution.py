@@ -293,7 +293,8 @@ class Execution:
 
     def _decision(self, state: BenchmarkState, side: Side) -> StopDecision:
         assert state.stopped is not None
-        return stopping.stop_decision(state.stopped, state.benchmark, state.trials[side.side], state.thrown_out)
+        trials = state.trials[side.side]
+        return stopping.stop_decision(self.job, state.stopped, state.benchmark, trials, state.thrown_out)
 
     def _once(self, benchmark: Benchmark, side: Side) -> dict[str, Any]:
         """Metrics that are measured only once, because they are slow; and why instructions are not countable.

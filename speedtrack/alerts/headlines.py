@@ -22,6 +22,10 @@ class Change(Protocol):
     @property
     def ratio(self) -> float: ...
     @property
+    def change_in_words(self) -> str: ...
+    @property
+    def interval_in_words(self) -> str: ...
+    @property
     def is_slowdown(self) -> bool: ...
 
 
@@ -50,7 +54,7 @@ class DirectionSummary:
     @property
     def effect(self) -> str:
         """Direction and size, such as ``slower +5.0%``."""
-        return f"{numbers.effect(self.largest.metric, self.is_slowdown)} {numbers.change(self.largest.ratio)}"
+        return f"{numbers.effect(self.largest.metric, self.is_slowdown)} {self.largest.change_in_words}"
 
     @property
     def others(self) -> str:

@@ -11,6 +11,7 @@ import speedtrack
 from speedtrack.api.answers import BuildAnswer, EnrolledMachine, Job, Nothing, Renewed, RunnerRefusal, Turn, Whose
 from speedtrack.api.described import DescribedAPI
 from speedtrack.ground.observing import failpoints
+from speedtrack.ground.texts.text import NAMED_MISTAKES, beyond_named
 from speedtrack.http.clientaddress import client_address
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, NotFetched, RepositoryError, RepositoryUnreachable
 from speedtrack.projects.mirrors import submodules
@@ -36,7 +37,6 @@ from speedtrack.runs.results import builds, profiles, results
 from speedtrack.runs.scheduling import standing, versions
 
 Answer = dict[str, Any]
-MOST_PROBLEMS = 10  # of a document, in the answer that refuses it
 
 
 class TokenInHeader(HttpBearer):
@@ -206,9 +206,8 @@ def refuse_no_token(request: HttpRequest, error: AuthenticationError) -> HttpRes
 @api.exception_handler(ValidationError)
 def refuse_wrong_document(request: HttpRequest, error: ValidationError) -> HttpResponse:
     """The answer 422 with the wrong places of the document, and what is expected there."""
-    problems = [f"{place_in_document(e['loc'])[:300]}: {e['msg'][:300]}" for e in error.errors[:MOST_PROBLEMS]]
-    more = len(error.errors) - len(problems)
-    return JsonResponse({"error": "; ".join([*problems, *([f"and {more} more"] if more else [])])}, status=422)
+    problems = [f"{place_in_document(e['loc'])[:300]}: {e['msg'][:300]}" for e in error.errors[:NAMED_MISTAKES]]
+    return JsonResponse({"error": "; ".join([*problems, *beyond_named(len(error.errors))])}, status=422)
 
 
 def place_in_document(location: tuple[str | int, ...]) -> str:

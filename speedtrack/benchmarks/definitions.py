@@ -27,6 +27,7 @@ from speedtrack.benchmarks.workloads import (
     Workload,
     form_of,
 )
+from speedtrack.ground.texts.text import listed
 
 USUAL_CAP = 15  # trials; the interval of five is halved by about as many
 GROUP = r"^([a-z0-9][a-z0-9 -]{0,29})?$"
@@ -48,12 +49,13 @@ class Mistake(NamedTuple):
 class DefinitionError(Exception):
     """The suite is wrong; the message names file, position, cause and remedy.
 
-    ``mistakes``: the single mistakes with their lines.
+    ``mistakes``: the first single mistakes with their lines; ``count``: of all.
     """
 
-    def __init__(self, message: str, mistakes: Sequence[Mistake] = ()) -> None:
+    def __init__(self, message: str, mistakes: Sequence[Mistake] = (), count: int = 1) -> None:
         super().__init__(message)
         self.mistakes = mistakes or [Mistake(None, message)]
+        self.count = count
 
 
 class LayoutsSection(Strict):
@@ -261,7 +263,7 @@ class BenchmarkSection(Strict):
 def check_names(names: list[str]) -> None:
     """Raise ValueError if two benchmarks, ladders or rungs have the same name."""
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
-        raise ValueError(f"benchmarks, ladders and rungs need different names: {', '.join(twice)} occurs twice")
+        raise ValueError(f"benchmarks, ladders and rungs need different names: {listed(twice)} occurs twice")
     if BUILD in names:
         raise ValueError(f"a benchmark cannot be named {BUILD}: the build's own series have that name")
 
@@ -302,10 +304,10 @@ class Definition(Strict):
         if all(b.extended for b in self.benchmark):
             raise ValueError("every benchmark is extended, so none would be measured: remove that from some")
         if unknown := self.metrics.keys() - METRICS.keys():
-            raise ValueError(f"metrics: no metric {', '.join(sorted(unknown))}: there are {', '.join(METRICS)}")
+            raise ValueError(f"metrics: no metric {listed(sorted(unknown))}: there are {', '.join(METRICS)}")
         known_names = set().union(*(b.names for b in self.benchmark))
         if unknown := set(self.instructions.benchmarks or [] if self.instructions else []) - known_names:
-            raise ValueError(f"instructions.benchmarks: there is no benchmark {', '.join(sorted(unknown))}")
+            raise ValueError(f"instructions.benchmarks: there is no benchmark {listed(sorted(unknown))}")
         artifact_names = {f"{{artifact:{Path(a).name}}}" for a in self.build.artifacts}
         if not any(placeholder in self.server.command for placeholder in artifact_names):
             raise ValueError(f"server.command must start an artifact: use {' or '.join(sorted(artifact_names))}")

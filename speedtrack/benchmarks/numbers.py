@@ -101,10 +101,23 @@ def change(ratio: float) -> str:
     return as_factor(ratio) if ratio >= FACTOR else as_percentage(ratio)
 
 
+def change_from(metric: Metric, ratio: float, from_zero: float | None) -> str:
+    """A ratio as ``change`` shows it, or ``0 to 3`` with the unit where the old level is 0: it has no ratio.
+
+    ``from_zero``: the new level, if the old one is 0.
+    """
+    return f"0 to {quantity(metric, from_zero)}" if from_zero else change(ratio)
+
+
 def change_interval(ratio: float, low: float, high: float) -> str:
     """Both ends of the interval of a ratio, in the notation in which ``change`` shows the ratio."""
     notation = as_factor if ratio >= FACTOR else as_percentage
     return f"{notation(low)} to {notation(high)}"
+
+
+def interval_from(ratio: float, low: float, high: float, from_zero: float | None) -> str:
+    """The interval of a ratio in the notation of ``change_from``; empty where the old level is 0."""
+    return "" if from_zero else change_interval(ratio, low, high)
 
 
 def as_factor(ratio: float) -> str:

@@ -28,8 +28,10 @@ from speedtrack.benchmarks.definitions import (
 from speedtrack.benchmarks.models import SuiteEdit
 from speedtrack.benchmarks.suitelines import line_of
 from speedtrack.benchmarks.workloads import DIGEST, FORMS, NAME, RECORDING
+from speedtrack.ground.texts.text import NAMED_MISTAKES, beyond_named
 
 KEPT = 8  # definitions
+LONGEST_PART = 1000  # characters of a mistake's place, of its words, and of the value that was given
 #: What each pattern says, for whoever breaks it.
 PATTERNS = {
     NAME: "use 1 to 61 lower-case letters, digits, dots, - and _, the first a letter or digit",
@@ -45,7 +47,7 @@ TOML_PLACE = re.compile(r" \(at line (\d+), column \d+\)")
 
 @lru_cache(KEPT)
 def parse_suite(text: str, where: str) -> Definition:
-    """Parse and validate the text of a suite. Raises DefinitionError with one line per mistake.
+    """Parse and validate the text of a suite. Raises DefinitionError with a line for each of the first mistakes.
 
     Kept, as definitions cannot be changed: one of 5,000 benchmarks takes half a second.
     """
@@ -55,9 +57,15 @@ def parse_suite(text: str, where: str) -> Definition:
         raise DefinitionError(f"{where}: not TOML: {e}", [toml_mistake(text, str(e))]) from e
     except (TypeError, ValueError, RecursionError) as e:
         if isinstance(e, ValidationError):
-            message = "\n".join(explain_mistake(where, error) for error in e.errors())
-            raise DefinitionError(message, [mistake_in(text, error) for error in e.errors()]) from e
+            raise refusal_of(text, where, e) from e
         raise DefinitionError(f"{where}: {e}", [Mistake(None, str(e))]) from e
+
+
+def refusal_of(text: str, where: str, error: ValidationError) -> DefinitionError:
+    """The first mistakes of a suite, with the number of the others: one of 5,000 benchmarks may have as many."""
+    faults, count = error.errors(include_url=False)[:NAMED_MISTAKES], error.error_count()
+    lines = [*(explain_mistake(where, fault) for fault in faults), *beyond_named(count)]
+    return DefinitionError("\n".join(lines), [mistake_in(text, fault) for fault in faults], count)
 
 
 def toml_mistake(text: str, message: str) -> Mistake:
@@ -78,14 +86,19 @@ def mistake_in(text: str, error: Any) -> Mistake:
 
 def explain_mistake(where: str, error: Any) -> str:
     """One mistake as ``file: position: cause and remedy``."""
-    path = ".".join(str(key) for key in error["loc"] if key not in FORMS) or "suite"
+    path = beginning(".".join(str(key) for key in error["loc"] if key not in FORMS)) or "suite"
     if error["type"] == "extra_forbidden":
         return f"{where}: {path}: no such key{remedy(str(error['loc'][-1]), allowed_keys(error['loc']))}"
     if error["type"] == "missing":
         return f"{where}: {path}: this key is missing"
-    suffix = "" if has_keys(error["input"]) else f" (given: {error['input']!r})"
+    suffix = "" if has_keys(error["input"]) else f" (given: {beginning(repr(error['input']))})"
     words = PATTERNS.get(error.get("ctx", {}).get("pattern", ""), error["msg"].removeprefix("Value error, "))
-    return f"{where}: {path}: {words}{suffix}"
+    return f"{where}: {path}: {beginning(words)}{suffix}"
+
+
+def beginning(text: str) -> str:
+    """A part of a message, without the end of a long one."""
+    return text if len(text) <= LONGEST_PART else f"{text[:LONGEST_PART]} …"
 
 
 def remedy(key: str, allowed: list[str]) -> str:

@@ -117,6 +117,7 @@ class Wanted(StrEnum):
 
 
 Row = tuple[list[int], list[str], list[Any]]
+Rows = dict[str, list[Row]]  # by kind
 
 
 def evidence_of(sides: Mapping[TwoSides, Wanted]) -> Evidence:
@@ -142,15 +143,24 @@ LISTS = ("series", "bases", "heads", "wanted", "machines", "old", "new")  # para
 
 
 def read(**lists: list[Any]) -> Evidence:
-    """The evidence that EVIDENCE returns for these parameters; without any, nothing is asked."""
+    """The evidence that EVIDENCE returns for these parameters."""
+    return evidence_from(evidence_rows(**lists))
+
+
+def evidence_rows(**lists: list[Any]) -> Rows:
+    """By kind: what EVIDENCE returns for these parameters; without any, nothing is asked."""
+    rows: Rows = defaultdict(list)
     if not any(lists.values()):
-        return Evidence()
+        return rows
     parameters: dict[str, Any] = {name: array_text(lists.get(name, [])) for name in LISTS}
-    rows: dict[str, list[Row]] = defaultdict(list)
     with connection.cursor() as cursor:
         cursor.execute(EVIDENCE, {**parameters, "measured": list(MEASURED), "headline": HEADLINE, "many": MANY})
         for kind, ids, texts, values in cursor:
             rows[kind].append((ids, texts, values))
+    return rows
+
+
+def evidence_from(rows: Rows) -> Evidence:
     return Evidence(
         judged_series(rows["series"], *(by_id(rows[kind]) for kind in ("benchmark", "stated", "floor"))),
         stored_answers(rows["stored"], rows["flagged"], rows["change"]),

@@ -8,6 +8,7 @@ from django.db.models import OuterRef, Q, Subquery
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.ground.postgres.plainrows import among_selected
 from speedtrack.judging.judge import Neighbour, judge_neighbours
@@ -46,6 +47,14 @@ class JudgedBenchmark(NamedTuple):
     @property
     def ratio(self) -> float:
         return self.judgement.ratio
+
+    @property
+    def change_in_words(self) -> str:
+        return numbers.change(self.ratio)
+
+    @property
+    def interval_in_words(self) -> str:
+        return numbers.change_interval(self.ratio, self.judgement.low, self.judgement.high)
 
     @property
     def is_slowdown(self) -> bool:

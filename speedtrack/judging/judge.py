@@ -131,9 +131,18 @@ def judge_points(matched: Sequence[MatchedPoints]) -> list[Judgement]:
 
     The samples of those whose answer is not stored are read: of two series, of each by itself.
     """
-    sides = [TwoSides(new.series_id, old.commit_id, new.commit_id) for old, new in matched]
     apart = [TwoSides(*point.place, point.commit_id) for both in matched if not same_series(*both) for point in both]
-    evidence = evidence_of(dict.fromkeys([*sides, *apart], Wanted.EITHER))
+    return judge_points_by(evidence_of(dict.fromkeys([*map(sides_of, matched), *apart], Wanted.EITHER)), matched)
+
+
+def sides_of(points: MatchedPoints) -> TwoSides:
+    old, new = points
+    return TwoSides(new.series_id, old.commit_id, new.commit_id)
+
+
+def judge_points_by(evidence: Evidence, matched: Sequence[MatchedPoints]) -> list[Judgement]:
+    """``judge_points`` by the evidence of them."""
+    sides = list(map(sides_of, matched))
     indices = [
         index
         for index, (side, points) in enumerate(zip(sides, matched, strict=True))

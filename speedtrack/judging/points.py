@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from django.db import connection
 
@@ -18,12 +18,7 @@ RELATED = """
       JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
   ORDER BY m.attempt_id
 """
-# Lateral, so that an index finds them: by commit if all its points are wanted, else by series and commit.
-OF_COMMITS = lines.sql(f"""{COLUMNS}
-      FROM unnest(%(commits)s::int[], %(machines)s::bigint[]) AS side (commit_id, machine_id)
-CROSS JOIN LATERAL (SELECT m.* FROM runs_measurement m WHERE m.commit_id = side.commit_id AND IS_POINT OFFSET 0) m
-      JOIN runs_series s ON s.id = m.series_id AND s.machine_id = side.machine_id
-{RELATED}""")  # noqa: S608 - constants
+# Lateral, so that an index finds them: by series and commit.
 AT_PLACES = lines.sql(f"""{COLUMNS}
       FROM unnest(%(series)s::int[], %(commits)s::int[]) AS place (series_id, commit_id)
 CROSS JOIN LATERAL (
@@ -79,8 +74,7 @@ class SidePoint(NamedTuple):
         return self.measured.high
 
 
-Key = tuple[str, str]  # name of a benchmark, and of a metric
-Points = dict[Key, dict[int, SidePoint]]  # by series id
+T = TypeVar("T")
 
 
 class PointRow(NamedTuple):
@@ -101,16 +95,6 @@ class PointRow(NamedTuple):
     high: float
     samples: list[float | None] | None = None
     flagged: list[int] | None = None
-
-
-def points_of(sides: Sequence[CommitOnMachine]) -> list[Points]:
-    """For each side all its points without samples, by (benchmark, metric) and then by series id: one query."""
-    commits, machines = zip(*set(sides), strict=True)
-    by_side: dict[CommitOnMachine, Points] = defaultdict(lambda: defaultdict(dict))
-    for point in read(OF_COMMITS, commits=commits, machines=machines):
-        side = CommitOnMachine(point.commit_id, point.machine_id)
-        by_side[side][point.benchmark, point.metric][point.series_id] = point
-    return [by_side[side] for side in sides]
 
 
 def points_at(places: Collection[Place]) -> dict[Place, SidePoint]:
@@ -166,8 +150,11 @@ def usable_samples(values: list[float | None], flagged: list[int] | None) -> lis
     return [value for trial, value in finite if trial not in flagged] or [value for _, value in finite]
 
 
-def points_to_compare(old: Mapping[int, SidePoint], new: Mapping[int, SidePoint]) -> tuple[SidePoint, SidePoint]:
-    """The points of the newest series that measured both commits; if there is none, of the newest series of each."""
+def points_to_compare(old: Mapping[int, T], new: Mapping[int, T]) -> tuple[T, T]:
+    """The points of the newest series that measured both commits; if there is none, of the newest series of each.
+
+    ``old``, ``new``: points by series id, as objects or as places in columns.
+    """
     if len(old) == 1 and old.keys() == new.keys():  # as nearly always
         ((pk, point),) = old.items()
         return point, new[pk]

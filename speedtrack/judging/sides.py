@@ -5,21 +5,24 @@ as well: such a row has ``doubts``.
 """
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import overload
 
+import numpy as np
+
+from speedtrack.alerts.lines.linecolumns import Array
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.judging import evidence
 from speedtrack.judging.evidence import Ends
 from speedtrack.judging.judge import MatchedPoints, judge_points
-from speedtrack.judging.points import CommitOnMachine, SidePoint, points_of, points_to_compare
-from speedtrack.judging.totals import Total, counts_of, total_of
-from speedtrack.judging.verdicts import DIFFERING, ORDER, Caveat, Judgement, Ruling, Shown
+from speedtrack.judging.judgedcolumns import JudgedColumns, judge_columns
+from speedtrack.judging.points import CommitOnMachine, SidePoint
+from speedtrack.judging.sidecolumns import SideColumns, keys_of_one, matched_columns, no_points, side_columns
+from speedtrack.judging.totals import Total, counts_of, in_words, total_of, total_of_columns
+from speedtrack.judging.verdicts import Caveat, Judgement, Ruling, Shown
 from speedtrack.runs.models import Run
-
-PLACES = {verdict: place for place, verdict in enumerate(ORDER)}
 
 
 @dataclass(frozen=True)
@@ -67,13 +70,109 @@ class ComparedRow(Shown):
     def flags(self) -> list[str]:
         return sorted({*self.base.flags, *self.head.flags})
 
+
+class ComparedRows(Sequence[ComparedRow]):
+    """Rows as columns: each becomes an object only where it is read.
+
+    ``base``, ``head``, ``judged``: of equal length, the columns of both sides and the judgements on them.
+    """
+
+    def __init__(self, base: SideColumns, head: SideColumns, judged: JudgedColumns) -> None:
+        self.base, self.head, self.judged = base, head, judged
+
+    def __len__(self) -> int:
+        return len(self.head)
+
+    @overload
+    def __getitem__(self, index: int) -> ComparedRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> "ComparedRows": ...
+    def __getitem__(self, index: int | slice) -> "ComparedRow | ComparedRows":
+        if isinstance(index, slice):
+            return self.chosen(np.arange(len(self))[index])
+        (row,) = self.chosen(np.array([range(len(self))[index]]))
+        return row
+
+    def __iter__(self) -> Iterator[ComparedRow]:
+        return map(ComparedRow, self.base.points, self.head.points, self.judged.judgements)
+
+    def chosen(self, indices: Array) -> "ComparedRows":
+        """Only those at these indices, in this order."""
+        return ComparedRows(self.base.chosen(indices), self.head.chosen(indices), self.judged.chosen(indices))
+
     @property
-    def rank(self) -> tuple[bool, bool, int, float, str, str]:
-        """The sort key: rows that differ come first, of these the metrics that may raise alerts; larger ones first."""
-        metric, verdict, ratio, *_ = self.judgement
-        size = abs(math.log(ratio)) if 0 < ratio < math.inf else abs(ratio - 1)
-        weight = verdict not in DIFFERING, not metric.watched
-        return *weight, max(1, PLACES[verdict]), -size, self.head.benchmark, metric.name
+    def ranked(self) -> "ComparedRows":
+        """Those that differ come first, of these the metrics that may raise alerts; larger ones first, then by name."""
+        judged = self.judged
+        is_watched = np.array([metric.watched for metric in judged.metrics], bool)[judged.metric]
+        sizes = np.fromiter(map(size_of, judged.ratio.tolist()), float, len(self))
+        order = np.lexsort((self.head.key, -sizes, np.maximum(1, judged.ruling), ~is_watched, ~judged.differs))
+        return self.chosen(order)
+
+    @cached_property
+    def benchmarks(self) -> list[str]:
+        """The names of their benchmarks, sorted."""
+        return [self.head.names.benchmarks[place] for place in np.unique(self.head.name).tolist()]
+
+    @property
+    def benchmark_pairs(self) -> set[tuple[str, int, int]]:
+        """The name of each benchmark, and its ids on both sides."""
+        names = map(self.head.names.benchmarks.__getitem__, self.head.name.tolist())
+        return set(zip(names, self.base.benchmark.tolist(), self.head.benchmark.tolist(), strict=True))
+
+    @cached_property
+    def metrics(self) -> list[Metric]:
+        names = self.head.names.metrics
+        return METRICS.among(names[place] for place in np.unique(self.head.metric).tolist())
+
+    @cached_property
+    def counts(self) -> dict[Ruling, int]:
+        """How many have which verdict."""
+        return counts_of(self.judged.ruling)
+
+    @property
+    def doubtful(self) -> list[ComparedRow]:
+        return list(self.chosen(np.array(self.judged.doubtful, int)))
+
+    @property
+    def paired(self) -> int:
+        """How many rest on pairs."""
+        return sum(bool(judgement.pairs) for judgement in self.judged.evident.values())
+
+    @property
+    def ladders(self) -> list[str]:
+        """The ladders whose rungs are among them, by name."""
+        rungs = np.unique(self.head.benchmark[self.head.is_rung]).tolist()
+        return sorted({self.head.names.ladders[benchmark] for benchmark in rungs})
+
+    @property
+    def counted(self) -> "ComparedRows":
+        """Without rungs of ladders, unless there is nothing else."""
+        is_usual = ~self.head.is_rung
+        return self.chosen(np.flatnonzero(is_usual)) if is_usual.any() else self
+
+    @property
+    def watched(self) -> "ComparedRows":
+        """Those of metrics that may raise alerts, if there are."""
+        places = [place for place, metric in enumerate(self.judged.metrics) if metric.watched]
+        is_watched = np.isin(self.head.metric, places)
+        return self.chosen(np.flatnonzero(is_watched)) if is_watched.any() else self
+
+    def of_metric(self, name: str) -> "ComparedRows":
+        return self.chosen(np.flatnonzero(self.is_of_metric(name)))
+
+    def is_of_metric(self, name: str) -> Array:
+        fits: Array = self.head.metric == self.head.names.metric_place(name)
+        return fits
+
+    def are_named(self, fits: Callable[[str], bool]) -> Array:
+        """Whether the name of each benchmark fits."""
+        return np.array([fits(name) for name in self.head.names.benchmarks], bool)[self.head.name]
+
+
+def size_of(ratio: float) -> float:
+    """How far a ratio is from 1, for sorting."""
+    return abs(math.log(ratio)) if 0 < ratio < math.inf else abs(ratio - 1)
 
 
 @dataclass(frozen=True)
@@ -83,7 +182,7 @@ class Between:
     ``only_base``, ``only_head``: (benchmark, metric) that only one of them has measured. ``runs``: their paired runs.
     """
 
-    rows: list[ComparedRow]
+    rows: ComparedRows = field(default_factory=lambda: no_rows())
     only_base: list[tuple[str, str]] = field(default_factory=list)
     only_head: list[tuple[str, str]] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
@@ -91,11 +190,21 @@ class Between:
     @cached_property
     def totals(self) -> list[Total]:
         """The totals by metric."""
-        rows: dict[str, list[ComparedRow]] = defaultdict(list)
-        for row in self.rows:
-            rows[row.judgement.metric.name].append(row)
-        lacking = Counter(name for _, name in (*self.only_base, *self.only_head))
-        return [total_of_rows(metric, rows[metric.name], lacking[metric.name]) for metric in METRICS.among(rows)]
+        return [self.total_of(metric) for metric in self.rows.metrics]
+
+    def total_of(self, metric: Metric) -> Total:
+        """The total of this metric. Rungs of ladders count for the mean only if there is nothing else."""
+        rows = self.rows.of_metric(metric.name)
+        usual, lacking = rows.counted, sum(name == metric.name for _, name in (*self.only_base, *self.only_head))
+        judged = usual.judged
+        ratios = np.column_stack([judged.ratio, judged.low, judged.high])
+        total = total_of_columns(metric, judged.ruling, ratios, len(usual) + lacking, len(rows.judged.doubtful))
+        return replace(total, counts=in_words(rows.counts))
+
+
+def no_rows() -> ComparedRows:
+    side = no_points()
+    return ComparedRows(side, side, JudgedColumns([], side.metric, side.metric, side.value, side.low, side.high))
 
 
 def total_of_rows(metric: Metric, rows: Sequence[ComparedRow], lacking: int = 0) -> Total:
@@ -105,22 +214,20 @@ def total_of_rows(metric: Metric, rows: Sequence[ComparedRow], lacking: int = 0)
     """
     usual = [row for row in rows if not row.head.ladder] or rows
     total = total_of(metric, [row.judgement for row in usual], len(usual) + lacking)
-    return replace(
-        total,
-        counts=counts_of([row.judgement for row in rows]),
-        doubtful=sum(bool(row.judgement.doubts) for row in rows),
-    )
+    if len(usual) == len(rows):
+        return total
+    every = total_of(metric, [row.judgement for row in rows])
+    return replace(total, counts=every.counts, doubtful=every.doubtful)
 
 
 def compare_sides(base: CommitOnMachine, head: CommitOnMachine) -> Between:
-    """Compare two commits; the rows are sorted by ``ComparedRow.rank``."""
-    old, new = points_of([base, head])
-    common = [points_to_compare(old[key], new[key]) for key in old.keys() & new.keys()]
+    """Compare two commits."""
+    old, new = side_columns([base, head])
     ends = Ends(head.machine_id, base.commit_id, head.commit_id)
     runs = evidence.paired_runs(ends) if base.machine_id == head.machine_id else []
-    rows = compared_rows(common)
-    only_base, only_head = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
-    return Between(sorted(rows, key=lambda row: row.rank), only_base, only_head, runs)
+    matched = matched_columns(old, new)
+    rows = ComparedRows(*matched, judge_columns(*matched))
+    return Between(rows.ranked, keys_of_one(old, new), keys_of_one(new, old), runs)
 
 
 def compared_rows(matched: Sequence[MatchedPoints]) -> list[ComparedRow]:

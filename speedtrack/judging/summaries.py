@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+import numpy as np
+
 from speedtrack.alerts.headlines import Change, headline
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
@@ -15,7 +17,7 @@ from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.ground.texts.text import plain, shortened
 from speedtrack.judging.facts import CERTAINTY, CommitFacts, JudgedBenchmark, SeriesAtCommit, complete, facts_by_changes
 from speedtrack.judging.pulls import PairedJudgement, judge_pulls
-from speedtrack.judging.sides import ComparedRow
+from speedtrack.judging.sides import ComparedRows
 from speedtrack.judging.verdicts import COUNTED, DIFFERING, Basis, Ruling
 from speedtrack.runs.models import ACTIVE, PairedComparison, Run, Status
 from speedtrack.runs.requests import comparing
@@ -106,35 +108,54 @@ def of_judgements(facts: CommitFacts) -> Summary | None:
     if not judged and any(series.is_new for series in watched):
         return Summary(State.OPEN, "measured, and now compared with the commit before")
     if not judged:
-        return Summary(State.SAME, f"the first measurement of {count_of(series.benchmark for series in watched)}")
-    return by_pairs(judged) or unchanged(judged, seen_by([series for series in watched if series.metric == HEADLINE]))
+        return Summary(
+            State.SAME, f"the first measurement of {benchmarks_of(len({series.benchmark for series in watched}))}"
+        )
+    overview = overview_of(judged)
+    return by_pairs(overview.differing) or unchanged(
+        overview, seen_by([series for series in watched if series.metric == HEADLINE])
+    )
 
 
-def by_pairs(judged: Iterable[JudgedBenchmark]) -> Summary | None:
+class Overview(NamedTuple):
+    """Judgements as far as a sentence needs them: those that differ, and how many benchmarks there are and count."""
+
+    differing: list[JudgedBenchmark]
+    rulings: Collection[Ruling]
+    benchmarks: int
+    counted: int
+
+
+def overview_of(judged: Collection[JudgedBenchmark]) -> Overview:
+    return Overview(
+        [row for row in judged if row.judgement.verdict in DIFFERING],
+        {row.judgement.verdict for row in judged},
+        len({row.benchmark_name for row in judged}),
+        len({row.benchmark_name for row in judged if row.judgement.verdict in COUNTED}),
+    )
+
+
+def by_pairs(differing: Iterable[JudgedBenchmark]) -> Summary | None:
     """What pairs of exactly these two commits show; None if they show no difference."""
-    return different([row for row in judged if row.judgement.basis == Basis.PAIRS])
+    return different([row for row in differing if row.judgement.basis == Basis.PAIRS])
 
 
-def different(judged: Iterable[JudgedBenchmark]) -> Summary | None:
+def different(moved: Sequence[JudgedBenchmark]) -> Summary | None:
     """What differs, and what that rests on if all rests on the same; None if nothing differs."""
-    moved = [row for row in judged if row.judgement.verdict in DIFFERING]
     basis = only({BASES[row.judgement.basis] for row in moved})
     return Summary(way_of(moved), ", ".join(filter(None, (headline(moved), basis)))) if moved else None
 
 
-def unchanged(judged: Sequence[JudgedBenchmark], seen: str = "", base: str = "the commit before") -> Summary:
+def unchanged(overview: Overview, seen: str = "", base: str = "the commit before") -> Summary:
     """The sentence of judgements without a certain difference. ``seen``: which change would have been seen."""
-    counted = [row for row in judged if row.judgement.verdict in COUNTED]
-    if not counted:
-        void = count_of(row.benchmark_name for row in judged)
-        return Summary(State.UNKNOWN, f"measured, but no value of {void} can be trusted or compared")
-    if all(row.judgement.verdict == Ruling.SAME_PROGRAM for row in counted):
+    _, rulings, total, number = overview
+    if not number:
+        return Summary(State.UNKNOWN, f"measured, but no value of {benchmarks_of(total)} can be trusted or compared")
+    if COUNTED.intersection(rulings) == {Ruling.SAME_PROGRAM}:
         return Summary(State.SAME, f"the same program as {base}, bit for bit")
     # A confirmed change of which no alert stands was called invalid by a person.
-    moved = [row for row in counted if row.judgement.verdict in DIFFERING and row.judgement.basis != Basis.CHANGE]
-    names = {row.benchmark_name for row in judged}
-    number = len({row.benchmark_name for row in counted})
-    benchmarks = f"{number} of {len(names)} benchmarks" if number < len(names) else count_of(names)
+    moved = [row for row in overview.differing if row.judgement.basis != Basis.CHANGE]
+    benchmarks = f"{number} of {benchmarks_of(total)}" if number < total else benchmarks_of(total)
     opening = f"no {'confirmed ' if moved else ''}change in {benchmarks}"
     signs = f"{headline(moved)}, in a single measurement only" if moved else ""
     return Summary(State.SAME, "; ".join(filter(None, (opening, signs, seen))))
@@ -150,8 +171,7 @@ def seen_by(series: Collection[SeriesAtCommit]) -> str:
     return f"{numbers.change_seen(visible)} or more would {time}"
 
 
-def count_of(benchmarks: Iterable[str]) -> str:
-    number = len(set(benchmarks))
+def benchmarks_of(number: int) -> str:
     return f"{number} benchmark{'' if number == 1 else 's'}"
 
 
@@ -210,20 +230,26 @@ def pull_summary(
     judgements: Iterable[PairedJudgement], runs: Iterable[Run], waits: Mapping[int, str] | None = None
 ) -> Summary:
     """The summary of a head against its merge base, by pairs. ``waits``: why queued runs wait."""
-    judged = [JudgedBenchmark(row.benchmark, row.judgement) for row in judgements]
-    moved = different(judged)
+    overview = overview_of([JudgedBenchmark(row.benchmark, row.judgement) for row in judgements])
+    moved = different(overview.differing)
     if unfinished := [run.pk for run in runs if not run.done]:
         why = next((waits[pk] for pk in unfinished if pk in waits), "") if waits else ""
         so_far = f"so far {moved.sentence}; " if moved else ""
         return capitalised(Summary(State.OPEN, f"{so_far}being measured in pairs. {why}".strip()))
     nothing = Summary(State.UNKNOWN, "not measured")
-    return capitalised(moved or (unchanged(judged, base="the base") if judged else nothing))
+    return capitalised(moved or (unchanged(overview, base="the base") if overview.benchmarks else nothing))
 
 
-def summary_of_sides(rows: Sequence[ComparedRow]) -> Summary:
+def summary_of_sides(rows: ComparedRows) -> Summary:
     """The summary of any two commits by what was measured of each: the metrics that may raise alerts, if there are."""
-    shown = [row for row in rows if row.metric.watched] or rows
-    judged = [JudgedBenchmark(row.benchmark, row.judgement) for row in shown]
-    if not judged:
+    if not rows:
         return Summary(State.UNKNOWN, "No benchmark was measured of both")
-    return capitalised(different(judged) or unchanged(judged, base="the base"))
+    overview = overview_of_rows(rows.watched)
+    return capitalised(different(overview.differing) or unchanged(overview, base="the base"))
+
+
+def overview_of_rows(rows: ComparedRows) -> Overview:
+    moved = rows.chosen(np.flatnonzero(rows.judged.differs))
+    names, is_counted = rows.head.name, rows.judged.is_among(COUNTED)
+    counts = [len(np.unique(places)) for places in (names, names[is_counted])]
+    return Overview([JudgedBenchmark(row.benchmark, row.judgement) for row in moved], rows.counts.keys(), *counts)

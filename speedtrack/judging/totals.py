@@ -1,14 +1,19 @@
 """Judgements in total: how many benchmarks have which verdict, and the geometric mean of their ratios."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from speedtrack.alerts.lines.linecolumns import Array
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.judging.verdicts import (
     COUNTED,
     DIFFERING,
+    ORDER,
+    PLACES,
     Judgement,
     Ruling,
     Shown,
@@ -18,6 +23,9 @@ from speedtrack.judging.verdicts import (
 )
 from speedtrack.stats.comparing.compare import LEVEL
 from speedtrack.stats.comparing.totals import MeanRatio, mean_ratio
+
+IS_COUNTED = np.array([ruling in COUNTED for ruling in ORDER])
+IS_SAME_PROGRAM = np.array([ruling == Ruling.SAME_PROGRAM for ruling in ORDER])
 
 
 @dataclass(frozen=True)
@@ -57,36 +65,46 @@ class Total(Shown):
 
 
 def total_of(metric: Metric, judgements: Sequence[Judgement], of: int | None = None) -> Total:
-    """The total of judgements of one metric, one for each benchmark. ``of``: how many there could be.
+    """The total of judgements of one metric, one for each benchmark. ``of``: how many there could be."""
+    ratios = np.array([judgement[2:5] for judgement in judgements], float).reshape(-1, 3)
+    rulings = np.array([PLACES[judgement.verdict] for judgement in judgements], int)
+    return total_of_columns(metric, rulings, ratios, of, sum(bool(judgement.doubts) for judgement in judgements))
+
+
+def total_of_columns(metric: Metric, rulings: Array, ratios: Array, of: int | None = None, doubtful: int = 0) -> Total:
+    """The total of judgements as columns: ``rulings`` are places in ORDER, ``ratios`` rows of (ratio, low, high).
 
     What is flagged or not comparable does not count. A benchmark of the same program counts as unchanged. The total
     differs if a benchmark certainly does, the same way, and if the mean does beyond the 1% level.
     """
-    members = [judgement for judgement in judgements if judgement.verdict in COUNTED]
-    mean = mean_ratio([ratio_to_count(member) for member in members])
+    mean = mean_ratio(np.where(IS_SAME_PROGRAM[rulings, None], 1.0, ratios)[IS_COUNTED[rulings]])
+    counts = counts_of(rulings)
+    verdicts = counts.keys() & COUNTED
     return Total(
         metric,
-        ruling_of_total(metric, members, mean) or worst_of({one.verdict for one in judgements}) or Ruling.UNCERTAIN,
+        ruling_of_total(metric, verdicts, mean) or worst_of(counts) or Ruling.UNCERTAIN,
         mean,
-        counts_of(judgements),
-        max(of or 0, len(judgements)),
-        sum(bool(judgement.doubts) for judgement in judgements),
+        in_words(counts),
+        max(of or 0, len(rulings)),
+        doubtful,
     )
 
 
-def counts_of(judgements: Iterable[Judgement]) -> Counter[str]:
-    """By verdict, as plain text: how many judgements have it."""
-    by_verdict = Counter([judgement.verdict for judgement in judgements])
-    return Counter({str(verdict): count for verdict, count in by_verdict.items()})
+def counts_of(rulings: Array) -> dict[Ruling, int]:
+    """How many judgements have which verdict, in the order in which these first occur. ``rulings``: places in ORDER."""
+    counts = np.bincount(rulings, minlength=len(ORDER)).tolist()
+    places = [place for place, count in enumerate(counts) if count]
+    places.sort(key=lambda place: int(np.argmax(rulings == place)))
+    return {ORDER[place]: counts[place] for place in places}
 
 
-def ratio_to_count(member: Judgement) -> tuple[float, float, float]:
-    return (1.0, 1.0, 1.0) if member.verdict == Ruling.SAME_PROGRAM else (member.ratio, member.low, member.high)
+def in_words(counts: Mapping[Ruling, int]) -> Counter[str]:
+    """The counts by verdict as plain text."""
+    return Counter({str(verdict): count for verdict, count in counts.items()})
 
 
-def ruling_of_total(metric: Metric, members: Sequence[Judgement], mean: MeanRatio | None) -> Ruling | None:
-    """The verdict on the members that count; None without any."""
-    verdicts = {member.verdict for member in members}
+def ruling_of_total(metric: Metric, verdicts: Collection[Ruling], mean: MeanRatio | None) -> Ruling | None:
+    """The verdict on members with these verdicts, which all count; None without any."""
     if len(verdicts) <= 1:
         return next(iter(verdicts), None)
     if mean and mean.is_apart(metric.smallest_effect, LEVEL) and (way := direction_of(metric, mean.ratio)) in verdicts:

@@ -1,12 +1,15 @@
 """The verdicts, and the one place where a verdict becomes a colour, a sign and words."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from speedtrack.alerts.lines.comparisons import Answer
+from speedtrack.alerts.lines.linecolumns import Array
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
@@ -54,6 +57,7 @@ ORDER = (
     Ruling.SAME,
     Ruling.SAME_PROGRAM,
 )
+PLACES = {ruling: place for place, ruling in enumerate(ORDER)}
 #: Of several verdicts the first of these is the worst. Flagged and not comparable rows say nothing if others do.
 WORST_FIRST = (
     Ruling.WORSE,
@@ -180,6 +184,21 @@ def ruling_of(metric: Metric, answer: Answer, circumstances: Circumstances = Cir
     if answer.answer == ComparisonAnswer.DIFFERENT:
         return direction_of(metric, answer.ratio)
     return Ruling.SAME if answer.answer == ComparisonAnswer.SAME else Ruling.UNCERTAIN
+
+
+def rulings_of(metrics: Sequence[Metric], metric: Array, answers: Sequence[str], answer: Array, ratios: Array) -> Array:
+    """The verdicts on plain answers, as places in ``ORDER``: ``ruling_of`` once for each kind of answer there is.
+
+    ``metric``, ``answer``: places in ``metrics`` and ``answers``. A ratio decides by its side of 1 or if infinite.
+    """
+    side = np.where(np.isfinite(ratios), ratios > 1, 2)
+    kinds = (metric * len(answers) + answer) * 3 + side
+    _, first, kind = np.unique(kinds, return_index=True, return_inverse=True)
+    rulings = [
+        ruling_of(metrics[metric[i]], Answer(ratios[i], ratios[i], ratios[i], answers[answer[i]]))
+        for i in first.tolist()
+    ]
+    return np.array([PLACES[ruling] for ruling in rulings], int)[kind]
 
 
 def direction_of(metric: Metric, ratio: float) -> Ruling:

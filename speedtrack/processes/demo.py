@@ -90,7 +90,7 @@ def send_push(console: Console, project: Project, repository: Path, before: Comm
             "X-GitHub-Delivery": str(uuid.uuid4()),
             "X-Hub-Signature-256": f"sha256={signature}",
         },
-        timeout=10,
+        timeout=60,  # a machine that has just started everything may be slow to answer
     )
     answer.raise_for_status()
     console.print(f"Pushed {before.short}..{after[:10]}; the signed webhook was answered with {answer.status_code}")
@@ -168,7 +168,7 @@ def confirmed_changes(project: Project) -> list[ChangePoint]:
 def describe_change(cp: ChangePoint) -> str:
     return (
         f"{numbers.effect(cp.metric, cp.is_slowdown)} {cp.commit.short} {cp.series.benchmark.name} {cp.metric.title} "
-        f"{numbers.change(cp.ratio)} (95% interval {numbers.change_interval(cp.ratio, cp.low, cp.high)})"
+        f"{cp.change_in_words} (95% interval {cp.interval_in_words})"
     )
 
 

@@ -14,6 +14,8 @@ from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.triage import CHOICES
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.postgres.plainrows import plain_rows
 from speedtrack.judging.instructions import Work, is_time_only, sentences_of, works_of
 from speedtrack.judging.layouts import layout_sentences
@@ -27,9 +29,9 @@ from speedtrack.reports.readings.lines import lines_of_alert
 MOST_CANDIDATES = 10
 #: What documents of alerts show of their changes, of which there may be hundreds.
 COLUMNS_OF_CHANGES = (
-    *("kind", "reference", "status", "ratio", "low", "high", "note", "created", "settled_at", "alert__status"),
-    *("branch__name", "before__sha", "commit__sha", "series__metric", "series__project__slug"),
-    *("series__benchmark__name", "series__machine__name"),
+    *("kind", "reference", "status", "ratio", "low", "high", "from_zero", "note", "created", "settled_at"),
+    *("alert__status", "branch__name", "before__sha", "commit__sha"),
+    *("series__metric", "series__project__slug", "series__benchmark__name", "series__machine__name"),
 )
 
 
@@ -84,6 +86,7 @@ class ChangePointDocument(JudgedDocument):
     ratio: float | None = Field(description="size of the change: new level / old level")
     low: float | None = Field(description="lower end of the ratio's 95% interval")
     high: float | None
+    from_zero: float | None = Field(description="the new level, where the old one is 0 and the ratio says nothing")
     note: Text
     created: Time
     settled_at: Time | None
@@ -223,6 +226,14 @@ class SettledChangeDocument(ChangePointDocument):
     pairs: int | None = Field(description="of both ends of the range; null: none have shown the change")
     p: float | None = Field(description="the reciprocal of the evidence of these pairs")
     instructions: Text = Field(description="what the instructions of its benchmark did, in words")
+
+    @property
+    def change_in_words(self) -> str:
+        return numbers.change_from(METRICS[self.metric], self.ratio or 1.0, self.from_zero)
+
+    @property
+    def interval_in_words(self) -> str:
+        return numbers.interval_from(self.ratio or 1.0, self.low or 1.0, self.high or 1.0, self.from_zero)
 
 
 class WholeEffectDocument(Document):

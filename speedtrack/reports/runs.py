@@ -6,6 +6,7 @@ from django.db.models import QuerySet
 from pydantic import Field, model_validator
 
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.ground.postgres.plainrows import plain_rows
 from speedtrack.reports.common import Document, Filled, From, Sent, Text, Time, Tried, Whole, WholeId, read_columns
 from speedtrack.reports.measuring import MeasuredDocument
 from speedtrack.runs.models import Attempt, Build, Run
@@ -141,15 +142,14 @@ def known_runs() -> QuerySet[Run]:
 
 #: What lists read.
 LISTED = read_columns(RunDocument, "cancel_requested_at")
+MEASURED = read_columns(MeasuredDocument)
 
 
 def measured_by(attempt: Attempt) -> list[MeasuredDocument]:
     """What an attempt measured, ordered by benchmark, metric and side."""
-    rows = attempt.measurements.select_related("series__benchmark")
-    rows = rows.only(*read_columns(MeasuredDocument, "attempt", "series__metric")).order_by("pk")
-    measured = list(map(MeasuredDocument.of, rows))
-    order = [metric.name for metric in METRICS.among(row.metric for row in measured)]
-    return sorted(measured, key=lambda row: (row.benchmark, order.index(row.metric), row.side))
+    measured = list(map(MeasuredDocument.of, plain_rows(attempt.measurements.order_by("pk"), MEASURED, ["series"])))
+    order = {metric.name: place for place, metric in enumerate(METRICS.among(row.metric for row in measured))}
+    return sorted(measured, key=lambda row: (row.benchmark, order[row.metric], row.side))
 
 
 def progress_of(run: Run) -> ProgressDocument | None:

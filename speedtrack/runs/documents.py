@@ -15,6 +15,7 @@ from pydantic import (
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
+    model_validator,
 )
 
 from speedtrack.benchmarks.metrics import METRICS
@@ -367,13 +368,24 @@ class ReportedTrial(RunnerDocument):
 
 
 class Stopping(RunnerDocument):
-    """Why no more trials of a side were made. Widths are shares of the median of the headline metric."""
+    """Why no more trials of a side were made. Widths are shares of the median of the headline metric.
 
-    reason: Literal["target", "cap", "fixed", "failed"]
+    ``half_width_at_most``: what ``most_trials`` would have given; both only where the reason is ``futile``.
+    """
+
+    reason: Literal["target", "futile", "cap", "fixed", "failed"]
     half_width: Share | None
     target: Share = Field(gt=0)
     trials: int = Field(ge=1, le=LARGEST_INTEGER)
     thrown_out: Count
+    most_trials: int | None = Field(None, ge=1, le=LARGEST_INTEGER)
+    half_width_at_most: Share | None = None
+
+    @model_validator(mode="after")
+    def check_futile(self) -> "Stopping":
+        if self.reason == "futile" and None in (self.most_trials, self.half_width_at_most):
+            raise ValueError("reason is futile: state most_trials and half_width_at_most")
+        return self
 
 
 class ProfileReport(Leased):
@@ -412,4 +424,4 @@ class ResultDocument(Leased):
     def how_it_ended(self) -> dict[str, Any] | None:
         """``stopping`` as it is stored, with ``not_countable`` if there is a reason."""
         cause = {"not_countable": self.not_countable} if self.not_countable else {}
-        return self.stopping.model_dump() | cause if self.stopping else None
+        return self.stopping.model_dump(exclude_defaults=True) | cause if self.stopping else None

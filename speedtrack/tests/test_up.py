@@ -162,7 +162,7 @@ FRONTEND = ("package.json", "package-lock.json", "build.mjs")  # what the build 
 
 
 def test_a_release_archive_is_set_up_without_npm(tmp_path: Path) -> None:
-    """What `make release` packs has the pages built, and no `.git`."""
+    """What `make archive` packs has the pages built, and no `.git`."""
     (tmp_path / "frontend/dist").mkdir(parents=True)
     (tmp_path / "frontend/src").mkdir()
     for name in ("Makefile", "requirements.txt", *(f"frontend/{one}" for one in FRONTEND)):

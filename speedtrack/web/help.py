@@ -319,8 +319,8 @@ STATISTICS = {
     "placement": of_glossary("Placement", "methodology#placement"),
     "stopping": Term(
         "Why it stopped",
-        "Trials are added until half the interval of the median is within the benchmark's target, or until the most"
-        " that are allowed.",
+        "Trials are added until half the interval of the median is within the benchmark's target, until the most"
+        " that are allowed, or until it is clear that these would not be enough.",
         "methodology#a-run",
     ),
     "muted": of_glossary("Mute", "alerts#who-is-not-told-at-once", "Muted"),

@@ -3,7 +3,6 @@ import type { Chart, Plugin } from "chart.js";
 import { type Break, type Change, isSettled, marks, placeX, type Timeline } from "../timeline/document";
 import type { DrawnLine, MeasuredPoint, Range } from "../timeline/layout";
 import { breakText } from "../timeline/readings";
-import { change } from "../units";
 import type { Colours } from "./colours";
 import { colourOf } from "./datasets";
 import * as draw from "./draw";
@@ -194,7 +193,7 @@ function drawMark(ctx: draw.Canvas, one: Change, place: MarkPlace, colours: Colo
   ctx.globalAlpha = 1;
   draw.disc(ctx, place.x, place.top + 13, one.sign, confirmed && !settled, colours.surface);
   if (settled) draw.line(ctx, place.x - 8, place.top + 20, place.x + 8, place.top + 6);
-  const text = `${change(one.ratio)}${settled ? ` ${one.alert_state}` : ""}`;
+  const text = `${one.words}${settled ? ` ${one.alert_state}` : ""}`;
   if (ctx.measureText(text).width + 10 > place.room) return;
   ctx.textAlign = "left";
   ctx.fillText(text, place.x + 10, place.top + 17);

@@ -69,6 +69,8 @@ export interface Change {
   width: number;
   worse: boolean;
   ratio: number;
+  /** Its size. */
+  words: string;
   low: number;
   high: number;
   alert: number | null;

@@ -176,7 +176,7 @@ export function changeText(timeline: Timeline, one: Change): string {
   const range = one.width > 1 ? `, by one of ${one.width} commits up to this one` : "";
   const state = isSettled(one) ? ` (${one.alert_state})` : "";
   const alert = one.alert === null ? "" : `, alert ${one.alert}${state}`;
-  const size = `${effect(metric.name, one.worse)} ${change(one.ratio)}`;
+  const size = `${effect(metric.name, one.worse)} ${one.words}`;
   return `${one.sign} ${size}${where}, ${one.status}${range}${alert}`;
 }
 

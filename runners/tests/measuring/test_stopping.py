@@ -6,17 +6,22 @@ from typing import Any
 
 import pytest
 import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from runners.documents import parse_job
 from runners.measuring.stopping import (
     CAP,
+    DOUBT,
     FIXED,
+    FUTILE,
     TARGET,
     expected_trials,
     half_width,
     headline_samples,
     median_interval,
     reason_to_stop,
+    stop_decision,
 )
 from runners.measuring.trials import Trial
 from runners.tests.conftest import HERE, make_benchmark, make_job
@@ -53,8 +58,10 @@ def test_five_samples_have_their_range_and_one_has_no_interval() -> None:
     [
         (9, [100.0] * 4, None),
         (9, [100.0, 100.5, 101, 99.5, 100], TARGET),
-        (9, [100.0, 104, 96, 102, 98], None),
-        (9, [100.0, 104, 96, 102, 98, 103, 97, 105, 95], CAP),
+        (9, [100.0, 102, 98, 101, 99], None),
+        (9, [100.0, 102, 98, 101, 99, 102, 98, 101, 99], CAP),
+        (15, [100.0, 103, 98, 101, 99], None),
+        (15, [100.0, 104, 96, 102, 98], FUTILE),
         (5, [100.0, 104, 96, 102, 98], FIXED),
     ],
 )
@@ -63,6 +70,54 @@ def test_trials_go_on_until_the_interval_is_narrow_enough_or_the_cap(
 ) -> None:
     job = parse_job(make_job(trials=5, most_trials=most))
     assert reason_to_stop(job, job.benchmarks[0], trials(values)) == reason
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.floats(1.0, 1e6), min_size=1, max_size=20),
+    st.integers(1, 20),
+    st.integers(0, 20),
+    st.floats(0.001, 0.5),
+)
+def test_a_benchmark_ends_as_futile_only_between_the_fewest_trials_and_the_most(
+    values: list[float], fewest: int, more: int, target: float
+) -> None:
+    """And only if the interval, narrowed by the root of the number of trials, would miss its target by half of it."""
+    wanted = make_benchmark() | {"target": target}
+    job = parse_job(make_job(trials=fewest, most_trials=fewest + more, benchmarks=[wanted]))
+    benchmark = job.benchmarks[0]
+    reason = reason_to_stop(job, benchmark, trials(values))
+    if len(values) < fewest:
+        assert reason is None
+        return
+    if more and len(values) >= job.most_trials:
+        assert reason in {TARGET, CAP}
+    if reason == FUTILE:
+        decision = stop_decision(job, reason, benchmark, trials(values), 0)
+        assert decision.half_width is not None and decision.half_width_at_most is not None
+        assert len(values) < job.most_trials == decision.most_trials
+        assert decision.half_width > decision.half_width_at_most > DOUBT * target
+        assert decision.half_width_at_most == pytest.approx(
+            decision.half_width * (len(values) / job.most_trials) ** 0.5
+        )
+
+
+@given(st.lists(st.floats(50.0, 200.0), min_size=5, max_size=14), st.floats(0.001, 0.1), st.floats(1.0, 10.0))
+def test_a_looser_target_makes_no_benchmark_futile(values: list[float], target: float, looser: float) -> None:
+    def reason(wanted: float) -> str | None:
+        job = parse_job(make_job(trials=5, most_trials=15, benchmarks=[make_benchmark() | {"target": wanted}]))
+        return reason_to_stop(job, job.benchmarks[0], trials(values))
+
+    assert reason(target) == FUTILE or reason(target * looser) != FUTILE
+
+
+def test_a_futile_benchmark_says_what_the_most_trials_would_give() -> None:
+    job = parse_job(make_job(trials=5, most_trials=15))
+    decision = stop_decision(job, FUTILE, job.benchmarks[0], trials([100.0, 107, 93, 102, 98]), 0)
+    assert str(decision) == "5 trials, median ±7.00% (target ±1.00%): 15 would give about ±4.04%"
+    narrow = stop_decision(job, TARGET, job.benchmarks[0], trials([100.0] * 5), 1)
+    assert (narrow.most_trials, narrow.half_width_at_most) == (None, None)
+    assert str(narrow) == "5 trials, 1 thrown out, median ±0.00% (target ±1.00%): close enough"
 
 
 def test_the_headline_is_the_steadiest_metric_that_every_trial_has() -> None:

@@ -129,7 +129,9 @@ def test_repeats_are_bounded_by_the_number_of_trials(trials: int) -> None:
 
 
 def test_a_benchmark_that_is_steady_leaves_the_rounds_and_the_others_go_on() -> None:
-    benchmarks = [make_benchmark("steady"), make_benchmark("wild")]
-    steady, wild = rehearse(lambda order: (), {"wild": 20.0}, trials=5, most_trials=8, benchmarks=benchmarks)
-    assert (steady.stopped, steady.rounds) == ("target", 5) and (wild.stopped, wild.rounds) == ("cap", 8)
-    assert [trial.order for trial in wild.trials["head"][5:]] == [10, 11, 12]
+    benchmarks = [make_benchmark("steady"), make_benchmark("uneven"), make_benchmark("wild")]
+    noise = {"uneven": 1.2, "wild": 20.0}
+    steady, uneven, wild = rehearse(lambda order: (), noise, trials=5, most_trials=8, benchmarks=benchmarks)
+    assert (steady.stopped, steady.rounds) == ("target", 5) and (uneven.stopped, uneven.rounds) == ("cap", 8)
+    assert (wild.stopped, wild.rounds) == ("futile", 5)
+    assert [trial.order for trial in uneven.trials["head"][5:]] == [15, 16, 17]

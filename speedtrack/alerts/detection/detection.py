@@ -218,13 +218,14 @@ def move_suspicion(suspicion: ChangePoint, window: Window, shift: Shift) -> bool
     return ChangePoint.objects.filter(pk=suspicion.pk, status=Status.SUSPECTED).update(**fields) > 0
 
 
-def shift_fields(window: Window, shift: Shift) -> dict[str, float | int]:
+def shift_fields(window: Window, shift: Shift) -> dict[str, float | int | None]:
     return {
         "before_id": window.points.commits[shift.index - 1],
         "commit_id": window.points.commits[shift.index],
         "ratio": shift.ratio,
         "low": shift.low,
         "high": shift.high,
+        "from_zero": window.points.level_from_zero(shift.index, shift.index),
         "score": shift.score,
     }
 

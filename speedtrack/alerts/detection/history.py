@@ -9,6 +9,7 @@ from django.utils import timezone
 from speedtrack.alerts.lines.effects import smallest_effect
 from speedtrack.alerts.lines.known import steps_on
 from speedtrack.alerts.lines.past import mark_past
+from speedtrack.alerts.lines.trials import TrialLine
 from speedtrack.alerts.lines.windows import Window, points_around
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.pairs.brackets import positions_of
@@ -59,7 +60,7 @@ def write_history_verdict(window: Window, verdict: HistoryVerdict, why: str) -> 
         "before_id": points.commits[max(0, verdict.first - 1)],
         "commit_id": points.commits[verdict.last],
         "score": verdict.score,
-        **settled_fields(verdict, why),
+        **settled_fields(points, verdict, why),
     }
     same_way = next((cp for cp in open_here if (cp.ratio > 1) == (verdict.ratio > 1)), None)
     if same_way:
@@ -70,12 +71,13 @@ def write_history_verdict(window: Window, verdict: HistoryVerdict, why: str) -> 
             mark_past(change, [points.commits[i] for i in window.new])
 
 
-def settled_fields(verdict: HistoryVerdict, why: str) -> dict[str, Any]:
+def settled_fields(points: TrialLine, verdict: HistoryVerdict, why: str) -> dict[str, Any]:
     return {
         "status": Status.HISTORY,
         "ratio": verdict.ratio,
         "low": verdict.low,
         "high": verdict.high,
+        "from_zero": points.level_from_zero(verdict.first, verdict.last),
         "note": NOTE + why,
         "settled_at": Now(),
     }
@@ -100,7 +102,7 @@ def take_over(cp: ChangePoint, why: str) -> bool:
     trials = [Point(point.trials) for point in points]
     for verdict in history_verdicts(trials, smallest_effect=smallest_effect(cp.series), settled=levels, since=index):
         if abs(verdict.index - index) <= NEAR and (verdict.ratio > 1) == (cp.ratio > 1):
-            ChangePoint.objects.filter(pk=cp.pk).update(**settled_fields(verdict, why))
+            ChangePoint.objects.filter(pk=cp.pk).update(**settled_fields(points, verdict, why))
             cp.status = Status.HISTORY
             return True
     return False

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from statistics import median
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -20,6 +21,7 @@ from speedtrack.projects import positions
 from speedtrack.stats.levels import Trials, medians
 
 FIRST_PIECE = 8  # commits that are searched first, for each point that is wanted
+BESIDE = 8  # points on each side of a step that tell its levels
 FURTHER = 16  # times as many are searched next
 FLOAT, EMPTY = 12, 12  # bytes of an element, and of an empty array, in PostgreSQL's binary form
 HEAD = 20  # bytes before the elements
@@ -113,6 +115,13 @@ class TrialLine(Sequence[TrialPoint]):
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    def level_from_zero(self, first: int, last: int) -> float | None:
+        """The level from index ``last`` on, if the level before index ``first`` is 0; otherwise None."""
+        before, after = self.values[max(0, first - BESIDE) : first], self.values[last : last + BESIDE]
+        if not (before and after) or median(before) != 0:
+            return None
+        return float(median(after)) or None
 
     @overload
     def __getitem__(self, index: int) -> TrialPoint: ...

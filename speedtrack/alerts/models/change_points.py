@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 
 from speedtrack.alerts.headlines import Rank, rank_of
 from speedtrack.alerts.models.alerts import Alert
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Machine, Reason, Run, Series
@@ -129,6 +130,7 @@ class ChangePoint(models.Model):
     ratio = models.FloatField(help_text="new level / old level: by the history, then by pairs")
     low = models.FloatField(help_text="lower end of the ratio's 95% interval")
     high = models.FloatField()
+    from_zero = models.FloatField(null=True, help_text="the new level, where the old one is 0 and has no ratio")
     score = models.FloatField(help_text="the shift in the history / the threshold that it had to exceed")
     note = models.TextField(default="")
     past = models.BooleanField(default=False, help_text="suspected in old history: alerts/lines/past.py")
@@ -171,6 +173,14 @@ class ChangePoint(models.Model):
     def is_slowdown(self) -> bool:
         """Return whether the metric got worse."""
         return self.metric.is_worse(self.ratio)
+
+    @property
+    def change_in_words(self) -> str:
+        return numbers.change_from(self.metric, self.ratio, self.from_zero)
+
+    @property
+    def interval_in_words(self) -> str:
+        return numbers.interval_from(self.ratio, self.low, self.high, self.from_zero)
 
     @property
     def benchmark_name(self) -> str:

@@ -23,8 +23,8 @@ def split_off_rest(cp: ChangePoint) -> None:
     suspect(cp, bracket.base_id, cp.before_id, earlier if is_placed else remainder)
     suspect(cp, cp.commit_id, bracket.commit_id, remainder.by(earlier) if is_placed else remainder)
     cp.note = own_size_in_words(cp.note)
-    cp.ratio, (cp.low, cp.high) = own.ratio, own.interval
-    cp.save(update_fields=["ratio", "low", "high", "note"])
+    cp.ratio, (cp.low, cp.high), cp.from_zero = own.ratio, own.interval, None
+    cp.save(update_fields=["ratio", "low", "high", "from_zero", "note"])
 
 
 def own_size_in_words(note: str) -> str:

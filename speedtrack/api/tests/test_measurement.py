@@ -85,6 +85,7 @@ def test_the_right_document_is_stored(runner: Runner, run: Run, document: dict[s
         ("token", 2**63, "less than or equal to"),
         ("benchmark.name", "x" * 101, "at most 100 characters"),
         ("stopping", {"reason": "cap", "half_width": 1e300, "target": 1, "trials": 1, "thrown_out": 0}, ""),
+        ("stopping", {"reason": "futile", "half_width": 1, "target": 1, "trials": 1, "thrown_out": 0}, "most_trials"),
     ],
 )
 def test_the_wrong_field_is_named(

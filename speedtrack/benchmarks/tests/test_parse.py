@@ -133,6 +133,31 @@ def test_every_mistake_has_a_line_of_its_own() -> None:
     assert all(line.startswith("tiny.toml: ") for line in said.splitlines())
 
 
+def test_of_thousands_of_mistakes_the_first_ones_are_named_and_the_others_counted() -> None:
+    head, *_ = SUITE.partition("[[benchmark]]")
+    wrong = "".join(f'[[benchmark]]\nname = "b{number}"\n' for number in range(5000))
+    with pytest.raises(DefinitionError) as caught:
+        parse_suite(head + wrong, "tiny.toml")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 11 and lines[0] == "tiny.toml: benchmark.0.why: this key is missing"
+    assert caught.value.count == 5000 and lines[-1] == "and 4,990 more"
+    first_line = head.count("\n") + 1
+    assert [mistake.line for mistake in caught.value.mistakes] == list(range(first_line, first_line + 20, 2))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("trials = 5", f'trials = "{"x" * 100_000}"', "trials: Input should be a valid integer"),
+        ("trials = 5", f"{'x' * 100_000} = 5", ": no such key; allowed here: "),
+        ('artifacts = ["kvd"]', f'artifacts = ["/{"x" * 100_000}"]', "build.artifacts: '/xxx"),
+    ],
+)
+def test_of_long_values_and_names_a_message_has_the_beginning(old: str, new: str, words: str) -> None:
+    message = refusal(old, new)
+    assert words in message and len(message) < 5000
+
+
 def test_a_suite_without_a_benchmark_is_refused() -> None:
     with pytest.raises(DefinitionError, match=r"tiny\.toml: benchmark: this key is missing"):
         parse_suite(SUITE.partition("[[benchmark]]")[0], "tiny.toml")

@@ -15,6 +15,8 @@ ESCAPES = re.compile(
 # The control characters C0 and C1 except tab and line feed, and the marks that change the direction of text.
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL's text can hold neither a zero byte nor half a surrogate pair
+NAMED_MISTAKES = 10  # of a refused document; the others are counted
+FORMULAS = ("=", "+", "-", "@", "\t")  # beginnings of what a spreadsheet would compute
 UNSEEN_IN_JSON = re.compile(rf"{UNSEEN.pattern}|\\(?:u00|[bfr])")  # raw or as an escape
 
 
@@ -69,7 +71,17 @@ def listed(names: Sequence[str], most: int = 6) -> str:
     return f"{text} and {len(names) - most} more" if len(names) > most else text
 
 
+def beyond_named(mistakes: int) -> list[str]:
+    """The words with which a list of ``NAMED_MISTAKES`` of so many ends; none if it names all."""
+    return [f"and {mistakes - NAMED_MISTAKES:,} more"] if mistakes > NAMED_MISTAKES else []
+
+
 def csv_cell(value: str) -> str:
     """A value for a CSV file that no spreadsheet interprets as a formula."""
     text = plain(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
+    return f"'{text}" if text.startswith(FORMULAS) else text
+
+
+def csv_cells(values: Sequence[str]) -> list[str]:
+    """The same of each value of a column: most have nothing to change, and cost no call."""
+    return [value if value.isprintable() and value[:1] not in FORMULAS else csv_cell(value) for value in values]

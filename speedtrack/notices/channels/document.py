@@ -42,6 +42,7 @@ def sample_message(project: Project) -> AlertMessage:
     commit |= {"subject": "A commit that does not exist", "author": "Nobody", "url": page, "page_url": page}
     change = {"series": 0, "benchmark": "get-p16", "metric": "server_cpu_ns_per_request", "machine": "nowhere"}
     change |= {"kind": "step", "status": "confirmed", "is_slowdown": True, "ratio": 1.052, "low": 1.047, "high": 1.057}
+    change |= {"from_zero": None}
     change |= {"note": "", "settled_at": at, "alert": 0, "pairs": 12, "p": 0.0002}
     judged = {"verdict": "worse", "look": "worse", "sign": "!"}
     change |= judged | {"words": "slower", "instructions": "the same instructions (+0.0%)"}

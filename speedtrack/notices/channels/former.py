@@ -58,5 +58,5 @@ def former_change(change: SettledChangeDocument) -> dict[str, Any]:
         "title": metric.title,
         "better": metric.better,
         "effect": numbers.effect(metric, change.is_slowdown),
-        "change": numbers.change(change.ratio or 1.0),
+        "change": change.change_in_words,
     }

@@ -6,7 +6,6 @@ from django.conf import settings
 from django.urls import reverse
 
 from speedtrack.alerts.models import Alert
-from speedtrack.benchmarks import numbers
 from speedtrack.notices.channels.forges import Repository
 from speedtrack.notices.channels.statuses import page_of, slowdowns
 from speedtrack.notices.models import Channel, CommitStatus, PullComment
@@ -89,7 +88,7 @@ def part_of(alert: Alert) -> str:
     url = settings.URL + reverse("alert", args=[alert.pk])
     rows = [
         f"| `{cp.series.benchmark.name.replace('`', '').replace('|', '')}` | {cp.metric.title} "
-        f"| {numbers.change(cp.ratio)} | {numbers.change_interval(cp.ratio, cp.low, cp.high)} |"
+        f"| {cp.change_in_words} | {cp.interval_in_words} |"
         for cp in slowdowns(alert)[:MOST_CHANGES]
     ]
     head = f"[Alert {alert.pk}]({url}), {alert.cause.removesuffix(alert.commit.short)}{alert.commit.sha}:"

@@ -71,11 +71,11 @@ def change_lines(event_message: AlertMessage) -> list[str]:
 
 
 def change_line(change: SettledChangeDocument) -> str:
-    metric, ratio = METRICS[change.metric], change.ratio or 1.0
-    effect = f"{numbers.effect(metric, change.is_slowdown)} {numbers.change(ratio)}"
-    interval = numbers.change_interval(ratio, change.low or 1.0, change.high or 1.0)
+    metric = METRICS[change.metric]
+    effect = f"{numbers.effect(metric, change.is_slowdown)} {change.change_in_words}"
+    interval = f" (95%: {change.interval_in_words})" if change.interval_in_words else ""
     name = without_mentions(change.benchmark, 60)
-    return f"{effect} {name}, {metric.title} (95%: {interval}); {change.instructions}"
+    return f"{effect} {name}, {metric.title}{interval}; {change.instructions}"
 
 
 def commit_lines(event_message: AlertMessage) -> list[tuple[str, str, str]]:

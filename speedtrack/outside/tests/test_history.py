@@ -17,6 +17,7 @@ from speedtrack.alerts.detection import detection, history
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.metrics import Direction, outside_key
+from speedtrack.notices.mail import subject_of
 from speedtrack.outside import storing
 from speedtrack.outside.readers.tests.test_field_files import CASES
 from speedtrack.outside.tests.conftest import row, send
@@ -73,7 +74,9 @@ def test_a_planted_step_becomes_one_alert_marked_as_of_the_history(project: Proj
     assert not Series.objects.exclude(error="").exists()
 
 
-def test_a_count_that_leaves_zero_is_a_change_from_zero(project: Project, shas: list[str], tmp_path: Path) -> None:
+def test_a_count_that_leaves_zero_is_a_change_from_zero(
+    project: Project, shas: list[str], tmp_path: Path, client: Client
+) -> None:
     Project.objects.update(mail_history_verdicts=True)
     content = (CASES / "zero-to-three-allocs.js").read_text()
     for old, sha in zip(re.findall(r'"id": "([0-9a-f]{40})"', content), shas, strict=True):
@@ -84,7 +87,15 @@ def test_a_count_that_leaves_zero_is_a_change_from_zero(project: Project, shas: 
     (cp,) = ChangePoint.objects.all()
     assert (cp.series.metric, cp.commit.sha) == ("allocations--allocs-2Fop--lower", shas[30])
     assert cp.is_slowdown and cp.ratio == 2.0, "the difference as a share of the larger value, as 0 has no ratio"
-    assert Alert.objects.get().commit.sha == shas[30]
+    alert = Alert.objects.get()
+    assert (alert.commit.sha, cp.from_zero, cp.interval_in_words) == (shas[30], 3.0, "")
+    name, metric = cp.series.benchmark.name, cp.series.metric
+    pages = ("/", "/p/kvd/", "/alerts/", f"/alerts/{alert.pk}/", timeline_path("kvd", name, metric))
+    for path in (*pages, f"/p/kvd/c/{shas[30]}/", "/p/kvd/alerts.atom", f"/api/v1/alerts/{alert.pk}"):
+        page = client.get(path)
+        assert page.status_code == 200, path
+        assert "0 to 3" in page.content.decode(), path
+    assert "worse 0 to 3 allocs/op: " in subject_of(alert)
 
 
 @pytest.mark.parametrize("width", [1, 2])

@@ -16,7 +16,7 @@ class ComparisonReading:
 
     project: Project
     sides: BothSides | None = None
-    between: Between = field(default_factory=lambda: Between([]))
+    between: Between = field(default_factory=Between)
     differences: list[Difference] = field(default_factory=list)
 
     @property
@@ -34,5 +34,5 @@ def read(sides: BothSides) -> ComparisonReading:
 def between_sides(sides: BothSides) -> Between:
     base, head = sides.base.machine or sides.head.machine, sides.head.machine or sides.base.machine
     if base is None or head is None:
-        return Between([])
+        return Between()
     return compare_sides(CommitOnMachine(sides.base.commit.pk, base.pk), CommitOnMachine(sides.head.commit.pk, head.pk))

@@ -48,10 +48,20 @@ def version_now() -> str:
 
     A server without machines has no runs either.
     """
+    return version_of_all(with_version(Machine.objects.only(*OF_MACHINE, "last_seen_at")))
+
+
+def with_version(machines: QuerySet[Any]) -> QuerySet[Any]:
+    """Machines with what the version of all queues needs: a row for each, and for each run that one measures."""
     measured = FilteredRelation("runs", condition=Q(runs__status__in=ACTIVE))
     newest = {name: RawSQL(f"({query})", []) for name, query in NEWEST.items()}  # noqa: S611 - constants
-    machines: QuerySet[Any] = Machine.objects.annotate(measured=measured, **newest)
-    rows: list[Any] = list(machines.select_related("measured").only(*OF_MACHINE, "last_seen_at"))
+    rows: QuerySet[Any] = machines.annotate(measured=measured, **newest).select_related("measured")
+    return rows
+
+
+def version_of_all(machines: Iterable[Any]) -> str:
+    """The version of all queues. ``machines``: all, read ``with_version``."""
+    rows = list(machines)
     active = [run for row in rows if (run := getattr(row, "measured", None))]
     newest_now = tuple(getattr(rows[0], name) if rows else None for name in NEWEST)
     return queue_version(active, {row.pk: row for row in rows}.values(), newest_now)

@@ -9,6 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from speedtrack.stats.arrays import Array
 from speedtrack.stats.summary import CONFIDENCE
 
 Z95 = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
@@ -29,7 +30,7 @@ class MeanRatio:
         return shift >= math.log1p(smallest_effect) and shift * Z95 > reach * NormalDist().inv_cdf(1 - level / 2)
 
 
-def mean_ratio(ratios: Sequence[tuple[float, float, float]]) -> MeanRatio | None:
+def mean_ratio(ratios: Sequence[tuple[float, float, float]] | Array) -> MeanRatio | None:
     """The geometric mean of (ratio, low, high); those with an end at or below zero are left out. None without any.
 
     The interval is valid for these benchmarks, not for all possible ones: it assumes independent errors of the

@@ -93,7 +93,7 @@ CROSS JOIN LATERAL (SELECT metric FROM runs_series WHERE id = cp.series_id OFFSE
 
 #: What lists show of a change point. Each further time that is loaded costs more than the rest of its row.
 LISTED = (
-    *("status", "ratio", "low", "high", "kind", "reference", "series__project", "series__metric"),
+    *("status", "ratio", "low", "high", "from_zero", "kind", "reference", "series__project", "series__metric"),
     *("alert__status", "alert__assignee__username"),
     *("series__benchmark__name", "series__machine__name", "branch__name", "branch__project__slug"),
     *("branch__project__name", "branch__project__default_branch", "before__sha", "commit__sha", "commit__subject"),

@@ -1,24 +1,47 @@
 """My pushes: what the newest commits and pull requests of a person did, at the top of the home page."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from django.db.models import Exists, OuterRef, Q
-from django.db.models.functions import Lower
+from django.contrib.auth.models import User
+from django.db import connection
+from django.db.models import Q
 from django.utils import timezone
 
 from speedtrack.accounts import people
 from speedtrack.accounts.access import Access
 from speedtrack.judging.summaries import State, Summary, pull_summaries, summaries_of
-from speedtrack.projects.models import Commit, Position, Project
+from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import Approval, Reason, Run
 from speedtrack.runs.scheduling import states
 from speedtrack.web.pages.running.live import stream_of_queue
 
 LATELY = timedelta(days=14)
 MOST_COMMITS, MOST_PULLS = 10, 5
+# Of a person: the addresses, the newest commits on branches of tracked projects, and of each pull request the newest
+# approval of its head, those that were approved last.
+OWN = f"""
+      WITH own AS MATERIALIZED ({people.ADDRESSES})
+    SELECT ARRAY(SELECT address FROM own),
+           ARRAY(SELECT c.id FROM projects_commit c
+                  WHERE c.committed_at > %(since)s AND c.unreachable_since IS NULL
+                    AND lower(c.author_email) = ANY (ARRAY(SELECT address FROM own))
+                    AND c.project_id IN (SELECT id FROM projects_project WHERE untracked_at IS NULL)
+                    AND c.project_id <> ALL (%(hidden)s::bigint[])
+                    AND EXISTS (SELECT FROM projects_position p WHERE p.commit_id = c.id)
+               ORDER BY c.committed_at DESC, c.id DESC LIMIT %(commits)s),
+           ARRAY(SELECT a.id
+                   FROM runs_approval a
+                   JOIN projects_commit head ON head.id = a.head_id
+                   JOIN projects_pullrequest pull ON pull.id = a.pull_request_id
+                  WHERE a.at > %(since)s AND lower(head.author_email) = ANY (ARRAY(SELECT address FROM own))
+                    AND pull.project_id <> ALL (%(hidden)s::bigint[])
+                    AND NOT EXISTS (SELECT FROM runs_approval newer
+                                     WHERE newer.pull_request_id = a.pull_request_id AND newer.id > a.id
+                                       AND newer.head_id IS NOT NULL)
+               ORDER BY a.id DESC LIMIT %(pulls)s)
+"""  # noqa: S608 - constants
 
 
 class Push(NamedTuple):
@@ -48,40 +71,58 @@ class MyPushes:
         return stream_of_queue()
 
 
-def load(access: Access) -> MyPushes | None:
-    """The pushes of the caller, whose addresses their commits have; None without a person."""
+class Own(NamedTuple):
+    """The addresses of a person, the newest commits by them, and the newest approvals of pull requests by them: ids."""
+
+    addresses: list[str]
+    commits: list[int]
+    approvals: list[int]
+
+
+def load(access: Access, version: str = "") -> MyPushes | None:
+    """The pushes of the caller, whose addresses their commits have; None without a person.
+
+    ``version``: that of the queues, if it was read before.
+    """
     user = access.caller.user
     if user is None:
         return None
-    version = states.version_now()  # first: what changes meanwhile makes the page load it again
-    addresses = sorted(people.addresses_of(user))
-    return MyPushes(addresses, pushes_of(addresses, access), version)
+    version = version or states.version_now()  # first: what changes meanwhile makes the page load it again
+    own = own_of(user, access)
+    return MyPushes(sorted(own.addresses), pushes_of(own), version)
 
 
-def pushes_of(addresses: Collection[str], access: Access) -> list[Push]:
-    """What these addresses pushed: pull requests, then commits, each newest first."""
-    return [*pulls_of(addresses, access), *commits_of(addresses, access)] if addresses else []
+def own_of(user: User, access: Access) -> Own:
+    parameters: dict[str, Any] = {
+        "user": user.pk,
+        "hidden": sorted(access.hidden),
+        "since": timezone.now() - LATELY,
+        "commits": MOST_COMMITS,
+        "pulls": MOST_PULLS,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(OWN, parameters)
+        return Own._make(cursor.fetchone())
 
 
-def commits_of(addresses: Collection[str], access: Access) -> list[Push]:
-    """The newest commits on branches."""
-    commits = Commit.objects.filter(project__in=Project.objects.tracked(), committed_at__gt=timezone.now() - LATELY)
-    own = commits.annotate(address=Lower("author_email")).filter(address__in=addresses)
-    placed = own.filter(Exists(Position.objects.filter(commit=OuterRef("pk"))), unreachable_since=None)
-    rows = list(access.among(placed).select_related("project").order_by("-committed_at", "-pk")[:MOST_COMMITS])
-    summaries = summaries_of([commit.pk for commit in rows]) if rows else {}
-    return [Push(commit.project, commit, summaries[commit.pk]) for commit in rows]
+def pushes_of(own: Own) -> list[Push]:
+    """What a person pushed: pull requests, then commits, each newest first."""
+    return [*pulls_of(own.approvals), *commits_of(own.commits)]
 
 
-def pulls_of(addresses: Collection[str], access: Access) -> list[Push]:
-    """The pull requests whose head was approved last."""
-    approvals = Approval.objects.filter(at__gt=timezone.now() - LATELY, head__isnull=False)
-    own = approvals.annotate(address=Lower("head__author_email")).filter(address__in=addresses)
-    newer = Approval.objects.filter(pull_request=OuterRef("pull_request"), pk__gt=OuterRef("pk"), head__isnull=False)
-    newest = access.among(own.filter(~Exists(newer)), "pull_request__project")
-    rows = list(newest.select_related("pull_request__project", "head").order_by("-pk")[:MOST_PULLS])
-    if not rows:
+def commits_of(ids: list[int]) -> list[Push]:
+    """The pushes of these commits, in this order."""
+    rows = Commit.objects.select_related("project").in_bulk(ids) if ids else {}
+    summaries = summaries_of(ids) if ids else {}
+    return [Push(rows[pk].project, rows[pk], summaries[pk]) for pk in ids if pk in rows]
+
+
+def pulls_of(ids: list[int]) -> list[Push]:
+    """The pushes of the heads with these approvals, the newest first."""
+    if not ids:
         return []
+    approvals = Approval.objects.filter(pk__in=ids).select_related("pull_request__project", "head")
+    rows = list(approvals.order_by("-pk"))
     sides = Q(pk__in=[])
     for approval in rows:
         sides |= Q(base=approval.base_id, commit=approval.head_id)
@@ -112,5 +153,5 @@ def mine_document(access: Access) -> list[dict[str, Any]]:
             "state": push.summary.state,
             "summary": push.summary.sentence,
         }
-        for push in (pushes_of(people.addresses_of(user), access) if user else [])
+        for push in (pushes_of(own_of(user, access)) if user else [])
     ]

@@ -156,7 +156,7 @@ def chart_of(target: Target, access: Access) -> dict[str, Any]:
 
 def plotted(point: Any, view: View) -> PlottedChange:
     """A change point of the view, with its ``place`` on the branch."""
-    mark = Mark(point.status, point.ratio, None, point.alert_state or None)
+    mark = Mark(point.status, point.ratio, point.from_zero, None, point.alert_state or None)
     return PlottedChange.of(point.place - view.first, mark, view.scope.metric)
 
 

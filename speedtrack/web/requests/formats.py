@@ -71,17 +71,23 @@ def csv_pieces(lines: Iterator[str]) -> Iterator[str]:
         yield "\r\n".join([*batch, ""])
 
 
-class Echo:
-    """A file that returns what is written to it, as ``writerow`` then does."""
+class Lines(list[str]):
+    """A file that has an element for each line that a writer of CSV writes to it."""
 
-    def write(self, text: str) -> str:
-        return text
+    write = list[str].append
 
 
 def csv_text(values: Iterable[Any]) -> str:
     """Values as a part of a line of CSV."""
-    line: str = csv.writer(Echo()).writerow(["", *values])  # a cell that is empty and alone would be quoted
-    return line[1:-2]
+    (text,) = csv_texts([values])
+    return text
+
+
+def csv_texts(rows: Iterable[Iterable[Any]]) -> list[str]:
+    """Each row as a part of a line of CSV: a writer for each would take longer than the rows."""
+    lines = Lines()
+    csv.writer(lines).writerows(("", *values) for values in rows)  # a cell that is empty and alone would be quoted
+    return [line[1:-2] for line in lines]
 
 
 def number_texts(column: Array) -> list[str]:

@@ -12,11 +12,13 @@ from speedtrack.benchmarks.metrics import Metric
 from speedtrack.judging.verdicts import Judgement
 from speedtrack.web.addresses import commit_path, timeline_path
 from speedtrack.web.drawing.small.sparkline import ROW, WIDE, Sparkline
-from speedtrack.web.pages.home import Card, Trend
+from speedtrack.web.pages.home import Card
 from speedtrack.web.pages.project.board import SmallPlot
+from speedtrack.web.pages.project.cells import Cell
 from speedtrack.web.pages.project.columns import GridColumn
-from speedtrack.web.pages.project.grid import BenchmarkRow, Cell, Grid
+from speedtrack.web.pages.project.grid import BenchmarkRow, Grid
 from speedtrack.web.pages.releasepoints import MeasuredRelease
+from speedtrack.web.pages.trends import Trend
 from speedtrack.web.scope import PageScope
 
 register = template.Library()

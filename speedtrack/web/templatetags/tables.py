@@ -248,7 +248,7 @@ def point_cells(metric: Metric, point: RowPoint, row: TableRow) -> SafeString:
         point.n,
         flags_badge(point.flags),
         format_html('<span class="badge" title="{}">new environment</span>', environment) if environment else "",
-        change_badge(change, numbers.change(change.ratio)) if change else "",
+        change_badge(change, change.change_in_words) if change else "",
     )
 
 

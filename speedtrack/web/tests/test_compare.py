@@ -14,11 +14,12 @@ from django.test import Client
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.models import Alert
-from speedtrack.judging.points import CommitOnMachine
+from speedtrack.judging.points import CommitOnMachine, Place, points_at
+from speedtrack.judging.sidecolumns import side_columns
 from speedtrack.judging.sides import compare_sides
 from speedtrack.projects.models import Project, Tag
 from speedtrack.runs import packing
-from speedtrack.runs.models import Machine, Reason, Result, Run, Samples, Series
+from speedtrack.runs.models import Machine, Measurement, Reason, Result, Run, Samples, Series
 from speedtrack.runs.planning.questions import PAIRS
 from speedtrack.stats.comparing.compare import compare_samples
 from speedtrack.tests import builders
@@ -70,6 +71,17 @@ def test_the_answers_are_those_of_the_comparison_of_samples(slow: tuple[World, A
         assert (alone.answer, row.ratio) == ("different", pytest.approx(alone.ratio))
         assert (row.low, row.high) == (pytest.approx(alone.low), pytest.approx(alone.high))
         assert row.look == "worse"
+
+
+def test_points_as_columns_are_those_of_their_places(slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    sides = [CommitOnMachine(made.commit(number).pk, made.machines[0].pk) for number in (1, 6)]
+    Measurement.objects.filter(commit=sides[1].commit_id, series__metric=CPU).update(flags=["steal", "paging"])
+    for columns, side in zip(side_columns(sides), sides, strict=True):
+        points = {point.place: point for point in columns.points}
+        measured = Measurement.objects.filter(commit=side.commit_id, series__machine=side.machine_id, paired=False)
+        assert points == points_at([Place(*place) for place in measured.values_list("series", "commit")])
+        assert len(points) == 4
 
 
 def test_what_is_stored_of_both_counts(client: Client, slow: tuple[World, Alert]) -> None:

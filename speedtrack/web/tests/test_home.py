@@ -15,7 +15,7 @@ from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.projects.models import Tag
 from speedtrack.runs.models import Machine, Measurement
 from speedtrack.tests import builders
-from speedtrack.web.pages import changes, home
+from speedtrack.web.pages import changes, home, trends
 from speedtrack.web.tests.world import World, html_of, queries, world
 
 
@@ -70,12 +70,12 @@ def test_the_number_of_queries_does_not_grow(client: Client, kvd: World, setting
 
 def test_lines_of_different_height_weigh_the_same() -> None:
     nothing = math.nan
-    joined = home.joint_line(np.array([[100.0, 100.0, 200.0], [10.0, 10.0, 5.0], [nothing, nothing, nothing]]))
+    joined = trends.joint_line(np.array([[100.0, 100.0, 200.0], [10.0, 10.0, 5.0], [nothing, nothing, nothing]]))
     assert joined == ([1.0, 1.0, 1.0], pytest.approx(math.sqrt(1000)))
-    assert home.joint_line(np.array([[nothing, 4.0]])) == ([None, 1.0], pytest.approx(4.0))
-    assert home.joint_line(np.array([[nothing, -4.0]]))[0] == [None, None]
-    assert home.medians_of(np.array([[3.0, nothing, 1.0], [nothing, 9.0, nothing]])).tolist() == [2.0, 9.0]
-    assert home.mean_line([[4.0, None], [9.0, 9.0]])[0] == [pytest.approx(6.0), pytest.approx(6.0)]
+    assert trends.joint_line(np.array([[nothing, 4.0]])) == ([None, 1.0], pytest.approx(4.0))
+    assert trends.joint_line(np.array([[nothing, -4.0]]))[0] == [None, None]
+    assert trends.medians_of(np.array([[3.0, nothing, 1.0], [nothing, 9.0, nothing]])).tolist() == [2.0, 9.0]
+    assert trends.mean_line([[4.0, None], [9.0, 9.0]])[0] == [pytest.approx(6.0), pytest.approx(6.0)]
 
 
 def test_the_newest_measurement_of_a_commit_counts_and_flagged_ones_are_gaps(kvd: World) -> None:

@@ -12,9 +12,9 @@ from speedtrack.runs.planning import pullrequests
 from speedtrack.web.pages.mine import MOST_COMMITS
 from speedtrack.web.tests.world import World, html_of, queries
 
-#: Home without a login takes twelve. Who is logged in, the version of the queues and the addresses take six more; so do
-#: what commits, or commits and approved pull requests, show.
-MOST_OF_OWN_HOME = 26
+MOST_WITHOUT_PUSHES = 12
+#: What commits, or commits and approved pull requests, show takes up to ten more.
+MOST_OF_OWN_HOME = 22
 
 
 def login(name: str, email: str) -> Client:
@@ -45,6 +45,7 @@ def test_own_commits_of_the_last_days_come_first(client: Client, slow: tuple[Wor
     page = html_of(ada.get("/"))
     assert page.index("My pushes") < page.index(worse) < page.index("<h1>Projects</h1>")
     assert "&lt;script&gt;alert(1)" in page and "<script>alert" not in page
+    assert queries(login("eva", "eva@example.org"), "/") <= MOST_WITHOUT_PUSHES
     part = html_of(ada.get("/?part=mine"))
     assert worse in part and "<h1>" not in part and 'data-version="v' in part
     assert "No commit by eve@example.org in the last 14 days" in html_of(login("eve", "eve@example.org").get("/"))

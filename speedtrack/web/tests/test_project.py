@@ -15,7 +15,7 @@ from speedtrack.alerts.models import Alert, ChangePoint, SeriesSensitivity
 from speedtrack.projects.models import Tag
 from speedtrack.runs.models import Environment, Measurement, Series
 from speedtrack.runs.requests import tracking
-from speedtrack.web.pages.project import filters, grid, pagerows
+from speedtrack.web.pages.project import filters, pagerows, state
 from speedtrack.web.tests.world import CPU, World, html_of, queries, world
 
 
@@ -182,7 +182,7 @@ def test_measured_releases_have_columns_left_of_the_commits(client: Client, slow
     assert len(found["benchmarks"][0]["looks"]) == 8
 
 
-@patch.multiple(grid, RELEASES=1, SHOWN=4)
+@patch.multiple(state, RELEASES=1, SHOWN=4)
 def test_only_the_newest_releases_take_the_place_of_commits(client: Client, slow: tuple[World, Alert]) -> None:
     made, _ = slow
     tag(made, v1_0=3, v2_0=5)
@@ -211,7 +211,7 @@ def test_a_release_is_compared_within_its_environment_only(client: Client, slow:
 
 
 def test_older_commits_are_a_page_away(client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid, "SHOWN", 2)
+    monkeypatch.setattr(state, "SHOWN", 2)
     page = html_of(client.get("/p/kvd/"))
     heads = re.compile(r'<th scope="col" class="commit[^"]*"><a href="/p/kvd/c/(\w+)/"')
     assert heads.findall(page) == kvd.shas[2:]

@@ -125,11 +125,26 @@ def test_the_page_of_a_run_whose_documents_are_deleted_has_no_script(
     assert client.get(f"/runs/{run.pk}/reproduce.sh").status_code == 404
 
 
-def test_a_measurement_says_why_its_trials_ended(client: Client, kvd: World) -> None:
+HOW = {"reason": "cap", "half_width": 0.0123, "target": 0.01, "trials": 5, "thrown_out": 1}
+FUTILE = {"reason": "futile", "half_width": 0.07, "most_trials": 15, "half_width_at_most": 0.0404}
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        (
+            HOW,
+            "5 trials, 1 discarded and repeated: the median is known to ±1.23% (target ±1.00%); no more were allowed",
+        ),
+        (HOW | FUTILE, "the median is known to ±7.00% (target ±1.00%); 15 would give about ±4.04%"),
+    ],
+)
+def test_a_measurement_says_why_its_trials_ended(
+    client: Client, kvd: World, how: dict[str, object], sentence: str
+) -> None:
     kvd.push(1)
     run = builders.claim(kvd.machines[0])
-    how = {"reason": "cap", "half_width": 0.0123, "target": 0.01, "trials": 5, "thrown_out": 1}
     document = builders.result(run, "get-p1", run.commit, [5000.0 + i for i in range(5)], stopping=how)
     results.accept_result(run.machine, run.pk, document)
     page = html_of(client.get(f"/runs/{run.pk}/"))
-    assert "5 trials, 1 discarded and repeated: the median is known to ±1.23% (target ±1.00%)" in page
+    assert sentence in page

@@ -46,6 +46,12 @@ def test_a_mistake_is_said_with_its_line_and_nothing_is_saved(ada: Client) -> No
     assert not SuiteEdit.objects.exists()
 
 
+def test_of_many_mistakes_the_editor_lists_the_first_and_counts_all(ada: Client) -> None:
+    document = check(ada, SUITE + "".join(f'[[benchmark]]\nname = "B{number}"\n' for number in range(20)))
+    assert "40 mistakes" in document and "<li>and 30 more</li>" in document
+    assert document.count("data-line=") == 10
+
+
 def test_what_ends_lines_has_to_be_agreed_to(ada: Client) -> None:
     found = check(ada, ENDING)
     assert "begins anew" in found and "workload.clients: 50 → 60" in found and "1 benchmark unchanged" in found

@@ -43,7 +43,8 @@ def home(request: HttpRequest) -> HttpResponse:
     access = access_of(request)
     if request.GET.get("part") == "mine":
         return render(request, "web/home_mine.html", {"mine": my_pushes.load(access)})
-    return render(request, "web/home.html", {"page": home_page.load(access), "mine": my_pushes.load(access)})
+    page = home_page.load(access)
+    return render(request, "web/home.html", {"page": page, "mine": my_pushes.load(access, page.machines.version)})
 
 
 @require_safe

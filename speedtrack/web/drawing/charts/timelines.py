@@ -8,7 +8,6 @@ from html import escape
 from itertools import accumulate
 from typing import Any
 
-from speedtrack.benchmarks import numbers
 from speedtrack.web.drawing.charts.axes import DAY, Axis, Ticks, day_text, time_ticks, value_axis
 from speedtrack.web.drawing.charts.linecharts import stroke
 
@@ -380,6 +379,6 @@ def change_marks(document: TimelineDocument, frame: PlotFrame) -> Iterator[str]:
         yield text(x, y + 4, change["sign"], ink, weight=700, size=11, anchor="middle")
         if is_settled:
             yield f'<path d="M{x - 8:.1f} {y + 7}L{x + 8:.1f} {y - 7}" stroke="{colour}" stroke-width="1.5"/>'
-        label = numbers.change(change["ratio"]) + (f" {change['alert_state']}" if is_settled else "")
+        label = change["words"] + (f" {change['alert_state']}" if is_settled else "")
         if x + 18 + len(label) * CHARACTER < following:
             yield text(x + 10, y + 4, label, colour, weight=600, size=11)

@@ -87,7 +87,7 @@ class Evidence:
     @property
     def summary(self) -> str:
         cp = self.change_point
-        return f"{numbers.effect(cp.metric, cp.is_slowdown)}: {numbers.change(cp.ratio)}"
+        return f"{numbers.effect(cp.metric, cp.is_slowdown)}: {cp.change_in_words}"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from speedtrack.accounts.access import Access
 from speedtrack.alerts.headlines import DirectionSummary, rank_of, summaries_of
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.models.alerts import AlertQuerySet
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.ground.postgres.plainrows import plain_rows
 from speedtrack.projects.models import Project, sha_begins
@@ -52,6 +53,15 @@ class ListedChange(NamedTuple):
     ratio: float
     low: float
     high: float
+    from_zero: float | None
+
+    @property
+    def change_in_words(self) -> str:
+        return numbers.change_from(self.metric, self.ratio, self.from_zero)
+
+    @property
+    def interval_in_words(self) -> str:
+        return numbers.interval_from(self.ratio, self.low, self.high, self.from_zero)
 
     @property
     def is_slowdown(self) -> bool:
@@ -256,9 +266,9 @@ def ranked_changes(alerts: Iterable[Alert]) -> dict[int, list[ListedChange]]:
     """By alert: its changes, the worst first. As columns, because an alert may have hundreds."""
     by_alert: dict[int, list[ListedChange]] = defaultdict(list)
     rows = ChangePoint.objects.filter(alert__in=alerts).order_by("pk")
-    columns = ("alert_id", "series__benchmark__name", "series__metric", "ratio", "low", "high")
-    for alert_id, benchmark, metric, *interval in rows.values_list(*columns):
-        by_alert[alert_id].append(ListedChange(benchmark, METRICS[metric], *interval))
+    columns = ("alert_id", "series__benchmark__name", "series__metric", "ratio", "low", "high", "from_zero")
+    for alert_id, benchmark, metric, *size in rows.values_list(*columns):
+        by_alert[alert_id].append(ListedChange(benchmark, METRICS[metric], *size))
     for changes in by_alert.values():
         changes.sort(key=rank_of)
     return by_alert

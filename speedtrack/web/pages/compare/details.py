@@ -1,8 +1,8 @@
 """What the page shows besides its rows: the latencies and functions of one benchmark."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from django.db.models import Q
 from django.http import Http404
 
@@ -10,7 +10,7 @@ from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.counts import FunctionTable
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import COUNTED
-from speedtrack.judging.sides import Between, ComparedRow
+from speedtrack.judging.sides import Between, ComparedRows
 from speedtrack.reports.readings.sides import BothSides
 from speedtrack.runs.models import Result, Side, Status
 from speedtrack.runs.results import latencies
@@ -39,18 +39,18 @@ class Documents:
     counted: list[Result] = field(default_factory=list)
 
 
-def chosen_benchmark(rows: Sequence[ComparedRow], name: str) -> BenchmarkOfSides | None:
+def chosen_benchmark(rows: ComparedRows, name: str) -> BenchmarkOfSides | None:
     """The requested benchmark; by default that of the first row, or of the first row with latencies if there is one.
 
     Raises Http404 for a benchmark without a row.
     """
-    of_name = [row for row in rows if row.benchmark == name] if name else []
-    if name and not of_name:
+    fits = np.flatnonzero(rows.are_named(lambda own: own == name if name else own != BUILD))
+    if name and not len(fits):
         raise Http404(f"Both sides have no benchmark {name[:80]!r} in common.")
-    loads = of_name or [row for row in rows if row.benchmark != BUILD]
-    first = next((row for row in loads if row.metric.name == LATENCY), next(iter(loads), None))
-    if first is None:
+    if not len(fits):
         return None
+    with_latency = fits[rows.is_of_metric(LATENCY)[fits]]
+    first = rows[int(with_latency[0] if len(with_latency) else fits[0])]
     old, new = first.base, first.head
     return BenchmarkOfSides(first.benchmark, old.benchmark_id, new.benchmark_id, old.attempts, new.attempts)
 
@@ -77,11 +77,6 @@ def latency_of(benchmark: BenchmarkOfSides | None, documents: Documents, sides: 
         return None
     base, head = (latencies.of_results(results) for results in (documents.base, documents.head))
     return curves_of(benchmark.name, (sides.labels[0], base), (sides.labels[1], head))
-
-
-def ladders_of(rows: Iterable[ComparedRow]) -> list[str]:
-    """The ladders whose rungs are among the rows, by name."""
-    return sorted({row.head.ladder for row in rows} - {""})
 
 
 def functions_of(benchmark: BenchmarkOfSides | None, documents: Documents, sides: BothSides) -> list[FunctionTable]:

@@ -1,12 +1,12 @@
 """Any two commits beside each other: what differs, by how much, how sure it is, and what makes it doubtful."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+import numpy as np
 from django.http import Http404, QueryDict
 from django.urls import reverse
 
@@ -14,7 +14,7 @@ from speedtrack.accounts.access import Access
 from speedtrack.alerts.pairs.counts import FunctionTable
 from speedtrack.alerts.triage.measuring import MOST_BENCHMARKS
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.judging.sides import Between, ComparedRow
+from speedtrack.judging.sides import Between, ComparedRow, ComparedRows, no_rows
 from speedtrack.judging.totals import Total
 from speedtrack.judging.verdicts import ORDER, Ruling
 from speedtrack.projects.models import Project
@@ -43,13 +43,20 @@ class RowFilters:
     differs: bool = False
     all_rows: bool = False
 
-    def fits(self, row: ComparedRow) -> bool:
-        return (
-            (not self.differs or row.look != "same")
-            and (not self.verdict or row.verdict == self.verdict)
-            and (not self.metric or row.metric.name == self.metric)
-            and all(term in row.benchmark.lower() for term in self.text.lower().split())
-        )
+    def among(self, rows: ComparedRows) -> ComparedRows:
+        """The rows that fit."""
+        if not self.active:
+            return rows
+        fits = np.ones(len(rows), bool)
+        if self.differs:
+            fits &= rows.judged.differs
+        if self.verdict:
+            fits &= rows.judged.is_among([Ruling(self.verdict)])
+        if self.metric:
+            fits &= rows.is_of_metric(self.metric)
+        if terms := self.text.lower().split():
+            fits &= rows.are_named(lambda name: all(term in name.lower() for term in terms))
+        return rows.chosen(np.flatnonzero(fits))
 
     @property
     def active(self) -> bool:
@@ -68,7 +75,7 @@ class ComparePage:
     reading: ComparisonReading
     query: QueryDict
     filters: RowFilters
-    rows: list[ComparedRow] = field(default_factory=list)
+    rows: ComparedRows = field(default_factory=no_rows)
     shown: list[ComparedRow] = field(default_factory=list)
     forest: Forest | None = None
     latency: LatencyCurves | None = None
@@ -91,13 +98,13 @@ class ComparePage:
 
     @cached_property
     def metrics(self) -> list[Metric]:
-        return METRICS.among(row.metric.name for row in self.between.rows)
+        return self.between.rows.metrics
 
     @cached_property
     def verdicts(self) -> list[tuple[str, int]]:
         """(verdict, number of rows) of each usual verdict, and of each other one that there is."""
-        counts = Counter(row.verdict for row in self.between.rows)
-        return [(str(name), counts[name]) for name in ORDER if counts[name] or name in USUAL]
+        counts = self.between.rows.counts
+        return [(str(name), counts.get(name, 0)) for name in ORDER if name in counts or name in USUAL]
 
     @cached_property
     def totals_by_verdict(self) -> list[tuple[Total, list[tuple[str, int]]]]:
@@ -115,7 +122,7 @@ class ComparePage:
 
     @property
     def benchmarks(self) -> list[str]:
-        return sorted({row.benchmark for row in self.between.rows})
+        return self.between.rows.benchmarks
 
     @property
     def named_sides(self) -> list[tuple[str, ComparedSide]]:
@@ -171,11 +178,11 @@ class ComparePage:
 
     @property
     def doubtful(self) -> int:
-        return sum(bool(row.doubts) for row in self.between.rows)
+        return len(self.between.rows.judged.doubtful)
 
     @property
     def paired(self) -> int:
-        return sum(bool(row.pairs) for row in self.between.rows)
+        return self.between.rows.paired
 
     @property
     def unfinished(self) -> Run | None:
@@ -185,12 +192,16 @@ class ComparePage:
     @cached_property
     def choices(self) -> list[PairedChoice]:
         """The benchmarks that may be measured again, the most interesting first; the first few are selected."""
-        ranked = sorted(self.between.rows, key=lambda row: (row.look == "same", row.verdict == "same"))
-        differing = {row.benchmark for row in ranked if row.verdict != "same"}
-        names = dict.fromkeys(row.benchmark for row in ranked)
+        rows = self.between.rows
+        is_same = rows.judged.is_among([Ruling.SAME])
+        names = rows.head.name[np.lexsort((is_same, ~rows.judged.differs))]
+        first = np.unique(names, return_index=True)[1]
+        differing = set(rows.head.name[~is_same].tolist())
         return [
-            PairedChoice(name, index < MOST_BENCHMARKS and (name in differing or not differing))
-            for index, name in enumerate(names)
+            PairedChoice(
+                rows.head.names.benchmarks[place], index < MOST_BENCHMARKS and (place in differing or not differing)
+            )
+            for index, place in enumerate(names[np.sort(first)].tolist())
         ]
 
     @property
@@ -220,8 +231,8 @@ def load(slug: str, query: QueryDict, access: Access, most_rows: int | None = No
     comparison = reading.between
     if not sides.are_measured:
         return ComparePage(reading, query, filters)
-    rows = [row for row in comparison.rows if filters.fits(row)]
-    shown_rows = rows if filters.all_rows else rows[: most_rows or (FILTERED if filters.active else SHOWN)]
+    rows = filters.among(comparison.rows)
+    shown_rows = list(rows if filters.all_rows else rows[: most_rows or (FILTERED if filters.active else SHOWN)])
     benchmark = details.chosen_benchmark(comparison.rows, query.get("benchmark", ""))
     documents = details.documents_of(benchmark, comparison)
     return ComparePage(
@@ -234,7 +245,7 @@ def load(slug: str, query: QueryDict, access: Access, most_rows: int | None = No
         latency=details.latency_of(benchmark, documents, sides),
         functions=details.functions_of(benchmark, documents, sides),
         shared=shared_machine(sides),
-        ladders=details.ladders_of(comparison.rows),
+        ladders=comparison.rows.ladders,
     )
 
 

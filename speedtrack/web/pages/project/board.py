@@ -15,8 +15,9 @@ from speedtrack.web.addresses import timeline_path
 from speedtrack.web.pages.project import grid
 from speedtrack.web.pages.project.columns import GridColumn, Mark, columns_before
 from speedtrack.web.pages.project.filters import MOST, GridFilters, page_of, pages_for
-from speedtrack.web.pages.project.grid import ShownSeries
 from speedtrack.web.pages.project.page import NEWEST_SUITE
+from speedtrack.web.pages.project.pagerows import ShownSeries, shown_series
+from speedtrack.web.pages.project.state import marks_by_benchmark
 from speedtrack.web.pages.running.live import stream_of_queue
 from speedtrack.web.scope import PageScope, scope_of
 
@@ -30,13 +31,15 @@ class PlottedChange:
     sign: str
     words: str
     status: str
-    ratio: float
+    size: str
 
     @classmethod
     def of(cls, at: int, mark: Mark, metric: Metric) -> "PlottedChange":
         verdict, is_settled = direction_of(metric, mark.ratio), mark.alert_status in SETTLED
         look, status = ("settled", mark.alert_status) if is_settled else (str(verdict), mark.status)
-        return cls(at, look, SIGNS.get(verdict, ""), words_of(verdict, metric), str(status), mark.ratio)
+        return cls(
+            at, look, SIGNS.get(verdict, ""), words_of(verdict, metric), str(status), mark.change_in_words(metric)
+        )
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def load(slug: str, query: QueryDict) -> Board:
     """The board. Raises Http404 for a name that does not exist."""
     version = states.version_now()  # first: what changes meanwhile makes the page load it again
     scope = scope_of(slug, query, suite_id=Subquery(NEWEST_SUITE))
-    filters, all_series = GridFilters(GridFilters.of(query).text), grid.shown_series(scope)
+    filters, all_series = GridFilters(GridFilters.of(query).text), shown_series(scope)
     names = [name for name in ordered_names(scope, all_series) if filters.admits(name, "")]
     page = min(page_of(query), pages_for(names))
     of_page = names[(page - 1) * MOST : page * MOST]
@@ -107,7 +110,7 @@ def plots_of(
     scope: PageScope, all_series: Mapping[int, ShownSeries], path: Sequence[GridColumn]
 ) -> dict[str, SmallPlot]:
     """By benchmark, its plot; those without a point along the path have none."""
-    marks = grid.marks_by_benchmark(path)
+    marks = marks_by_benchmark(path)
     lines = grid.lines_by_benchmark(scope, all_series, path)
     return {name: plot_of(scope, name, newest_line(own), marks.get(name, {}), path) for name, own in lines.items()}
 

@@ -8,6 +8,8 @@ from django.db import connection
 from django.db.models import Exists, OuterRef
 from django.http import Http404
 
+from speedtrack.benchmarks import numbers
+from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects import positions
 from speedtrack.projects.models import Branch, Commit, Position, sha_begins
 from speedtrack.web.pages import changes
@@ -20,7 +22,7 @@ COMMITS = """
       WITH up_to AS MATERIALIZED (SELECT END AS number)
     SELECT p.number, t.names, extract(epoch FROM c.committed_at)::float8, c.id, c.sha, c.subject, c.author_name,
            c.unreachable_since,
-           ARRAY(SELECT ARRAY[b.name, cp.status, a.status, cp.ratio::text,
+           ARRAY(SELECT ARRAY[b.name, cp.status, a.status, cp.ratio::text, cp.from_zero::text,
                               (SELECT l.number - f.number
                                  FROM projects_position l JOIN projects_position f ON f.branch_id = l.branch_id
                                 WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id
@@ -53,8 +55,12 @@ class Mark(NamedTuple):
 
     status: str
     ratio: float
+    from_zero: float | None
     width: int | None
     alert_status: str | None
+
+    def change_in_words(self, metric: Metric) -> str:
+        return numbers.change_from(metric, self.ratio, self.from_zero)
 
 
 @dataclass(frozen=True)
@@ -116,12 +122,16 @@ def end_on(branch: Branch | None, before: str) -> str:
     return before if any(on_branch) else ""
 
 
+def number_of(text: str | None) -> float | None:
+    return None if text is None else float(text)
+
+
 def column_of(project_id: int, number: int, tags: list[str] | None, committed_at: float, *columns: Any) -> GridColumn:
     at = datetime.fromtimestamp(committed_at, UTC)
     *of_commit, change_points = columns
     commit = Commit(project_id=project_id, committed_at=at, **dict(zip(COLUMNS, of_commit, strict=True)))
     marks = [
-        (benchmark, Mark(status, float(ratio), int(width) if width else None, alert_status))
-        for benchmark, status, alert_status, ratio, width in change_points
+        (benchmark, Mark(status, float(ratio), number_of(from_zero), int(width) if width else None, alert_status))
+        for benchmark, status, alert_status, ratio, from_zero, width in change_points
     ]
     return GridColumn(number, commit, tuple(tags or ()), marks, commit.pk, commit.short)

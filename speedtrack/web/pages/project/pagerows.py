@@ -1,30 +1,63 @@
 """Which rows of a grid are on a page of it: found without reading the lines of the others."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from django.db import connection
 
-from speedtrack.alerts.lines.linecolumns import LineColumns, newest_line
 from speedtrack.alerts.lines.lines import sql
-from speedtrack.web.pages.project.columns import GridColumn
 from speedtrack.web.pages.project.filters import MOST, pages_for
+from speedtrack.web.scope import PageScope
 
 LISTED_COMMITS = 8  # the newest ones, which a list tells whether they were measured
-# Of series: those with points along a path, with those of its newest commits that they measured. Counted rather than
-# sought, along an array that PostgreSQL does not see: it would read series that have ended as a whole.
-OUTLINE = sql("""
-      WITH path AS MATERIALIZED (SELECT %(path)s::int[] AS commits, %(newest)s::int[] AS newest)
-    SELECT s.id, points.*
-      FROM path
-CROSS JOIN unnest(%(series)s::int[]) AS s (id)
+# The series of a grid, which of its newest commits each measured, and whether it has any point along the path. The
+# order makes that a single search in the index of points, which ends at the first one, also of series that have ended.
+SHOWN_SERIES = sql("""
+    SELECT s.id, b.name, b.why, s.environment_id, greatest(v.visible, v.paired, 0), recent.commits,
+           cardinality(recent.commits) > 0
+           OR (SELECT m.commit_id FROM runs_measurement m
+                WHERE m.series_id = s.id AND m.commit_id = ANY (%(path)s::int[]) AND IS_POINT
+             ORDER BY m.commit_id LIMIT 1) IS NOT NULL
+      FROM runs_series s
+      JOIN benchmarks_benchmark b ON b.id = s.benchmark_id AND b.ladder = ''
+ LEFT JOIN alerts_seriessensitivity v ON v.series_id = s.id
 CROSS JOIN LATERAL (
-        SELECT array_agg(m.commit_id) FILTER (WHERE m.commit_id = ANY (path.newest))
-          FROM runs_measurement m
-         WHERE m.series_id = s.id AND m.commit_id = ANY (path.commits) AND IS_POINT
-        HAVING count(*) > 0) points
+        SELECT ARRAY(
+            SELECT m.commit_id FROM runs_measurement m
+             WHERE m.series_id = s.id AND m.commit_id = ANY (%(newest)s::int[]) AND IS_POINT) AS commits) recent
+     WHERE s.project_id = %(project)s AND s.machine_id = %(machine)s AND s.metric = %(metric)s
 """)
+
+
+class ShownSeries(NamedTuple):
+    """What the grid needs to know about a series.
+
+    ``smallest``: the smallest change that it shows; 0 if that is not known. ``recent``: the newest commits of the path
+    that it measured; ``has_points``: whether it measured any of the path.
+    """
+
+    pk: int
+    benchmark: str
+    why: str
+    environment_id: int
+    smallest: float
+    recent: list[int]
+    has_points: bool
+
+
+def shown_series(scope: PageScope, path: Sequence[int] = ()) -> dict[int, ShownSeries]:
+    """By id, in their order: the series of a scope without those of ladders. ``path``: ids of commits, oldest first."""
+    parameters = {
+        "project": scope.project.pk,
+        "machine": scope.machine.pk if scope.machine else None,
+        "metric": scope.metric.name,
+        "path": list(path),
+        "newest": list(path[-LISTED_COMMITS:]),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(SHOWN_SERIES, parameters)
+        return {row[0]: ShownSeries._make(row) for row in sorted(cursor)}
 
 
 class PageRows(NamedTuple):
@@ -76,7 +109,8 @@ class PageRows(NamedTuple):
 class Outline:
     """What concerns all rows, of whichever page: their benchmarks and series with points along the path.
 
-    ``newest``: of each benchmark, the series of its newest line. ``measured``: as that of the grid.
+    ``newest``: of each benchmark, the series of its newest line: a later one has newer points. ``measured``: as that of
+    the grid.
     """
 
     series: list[int]
@@ -88,25 +122,13 @@ class Outline:
         return self.newest.keys()
 
 
-def outline_of(by_name: Mapping[str, list[LineColumns]], path: Sequence[GridColumn]) -> Outline:
-    """Group these lines into rows."""
-    series = [line.series_id for lines in by_name.values() for line in lines]
-    newest = {name: newest_line(lines).series_id for name, lines in by_name.items()}
-    return Outline(series, newest, measured_commits(path, by_name))
-
-
-def read_outline(benchmarks: Mapping[int, str], path: Sequence[GridColumn]) -> Outline:
-    """Group series into the rows of all pages, without their points. A later series has newer points.
-
-    ``benchmarks``: their names by series.
-    """
-    ids = [column.pk for column in path]
-    with connection.cursor() as cursor:
-        cursor.execute(OUTLINE, {"series": list(benchmarks), "path": ids, "newest": ids[-LISTED_COMMITS:]})
-        measured: dict[int, list[int] | None] = dict(sorted(cursor))
-    newest = {benchmarks[pk]: pk for pk in measured}
+def outline_of(series: Iterable[ShownSeries]) -> Outline:
+    """The outline of these series, in the order of their ids."""
+    measured = [one for one in series if one.has_points]
     return Outline(
-        list(measured), newest, frozenset(commit for commits in measured.values() for commit in commits or ())
+        [one.pk for one in measured],
+        {one.benchmark: one.pk for one in measured},
+        frozenset(commit for one in measured for commit in one.recent),
     )
 
 
@@ -115,8 +137,3 @@ def rows_of_page(groups: Mapping[str, str], names: Collection[str], page: int | 
     ordered = [name for name in groups if name in names]
     begin = (min(page, pages_for(ordered)) - 1) * MOST if page else 0
     return PageRows([groups[name] for name in ordered], ordered[begin : begin + MOST] if page else ordered, begin)
-
-
-def measured_commits(path: Sequence[GridColumn], by_name: Mapping[str, list[LineColumns]]) -> frozenset[int]:
-    positions = {at for lines in by_name.values() for line in lines for at in line.at.tolist()}
-    return frozenset(path[at].pk for at in positions)

@@ -18,7 +18,13 @@ from speedtrack.web.pages.releases.points import (
     points_by_release,
     values_by_release,
 )
-from speedtrack.web.pages.releases.tables import BenchmarkTable, ReleaseTotal, tables_of, totals_of
+from speedtrack.web.pages.releases.tables import (
+    BenchmarkTable,
+    ReleasesToCompare,
+    ReleaseTotal,
+    tables_and_totals,
+    tables_of,
+)
 from speedtrack.web.pages.releases.versions import (
     MOST_COUNTED,
     Release,
@@ -95,7 +101,10 @@ def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
     stretch = whole_of(releases) if everything else stretch_of(releases, query.get("before", ""), len(compared))
     names = {name: number for number, name in enumerate(compared)}
     points = points_by_release({pk: names[name] for pk, name in own.items() if name in names}, stretch)
-    tables = {table.name: table for table in tables_of(compared, stretch, points)}
+    to_compare = ReleasesToCompare(compared, stretch, points)
+    tables, totals = (
+        tables_and_totals(project, metric, chosen, counted, to_compare) if has_totals else (tables_of(to_compare), [])
+    )
     drawn = points if stretch.is_whole else values_by_release([pk for pk in own if own[pk] in chosen], releases)
     return ReleasesPage(
         project,
@@ -105,8 +114,8 @@ def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
         metric,
         choices,
         stretch,
-        [tables[name] for name in chosen],
-        totals_of(metric, [tables[name] for name in counted]) if has_totals else [],
+        tables,
+        totals,
         has_totals,
         chart_of(metric, releases, chosen, drawn),
     )

@@ -1,12 +1,17 @@
 """The tables of releases: each is compared with the one before it and with the first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from speedtrack.benchmarks.metrics import Metric
+from speedtrack.judging.evidence import TwoSides
+from speedtrack.judging.judge import MatchedPoints
 from speedtrack.judging.points import SidePoint, points_to_compare
+from speedtrack.judging.repeated import NewestValues, SidesOfProject, digest, versions_of
 from speedtrack.judging.sides import ComparedRow, compared_rows, total_of_rows
 from speedtrack.judging.totals import Total
+from speedtrack.projects.models import Project
 from speedtrack.web.pages.releases.points import Points
 from speedtrack.web.pages.releases.versions import Release, Stretch
 
@@ -53,33 +58,93 @@ class ReleaseTotal:
     since_first: Total
 
 
-def tables_of(names: Sequence[str], stretch: Stretch, points: Mapping[int, Points]) -> list[BenchmarkTable]:
+TOTALS: NewestValues[list[ReleaseTotal]] = NewestValues(2000, len)
+
+
+@dataclass(frozen=True)
+class ReleasesToCompare:
+    """The shown releases under benchmarks, each with the points that it is compared with.
+
+    ``points``: by commit id, those of the shown releases and of those before them.
+    """
+
+    names: Sequence[str]
+    stretch: Stretch
+    points: Mapping[int, Points]
+
+    @cached_property
+    def shown(self) -> dict[str, Points]:
+        """The points of each shown release that was measured."""
+        measured = [release for release in self.stretch.shown if release.commit.pk in self.points]
+        return {release.tag: self.points[release.commit.pk] for release in measured}
+
+    @cached_property
+    def references(self) -> dict[tuple[str, str], tuple[Release, Release] | None]:
+        """By benchmark and release: the one before it and the first."""
+        with_points = [release for release in self.stretch.releases if release.commit.pk in self.points]
+        return {
+            (name, release.tag): references_of(own, place)
+            for name in self.names
+            if (own := [release for release in with_points if name in self.points[release.commit.pk]])
+            for place, release in enumerate(own)
+        }
+
+    @cached_property
+    def matched(self) -> dict[tuple[str, str, str], MatchedPoints]:
+        """By benchmark, release and reference: the points to compare."""
+        return {
+            (name, tag, reference.tag): points_to_compare(self.points[reference.commit.pk][name], self.shown[tag][name])
+            for (name, tag), both in self.references.items()
+            if both and tag in self.shown
+            for reference in both
+        }
+
+    def sides_of(self, project: Project, counted: Sequence[str]) -> SidesOfProject:
+        """What totals of these releases over some of the benchmarks rest on."""
+        places = [(old.attempts, old.flags, new.attempts, new.flags) for old, new in self.matched.values()]
+        sides = [TwoSides(new.series_id, old.commit_id, new.commit_id) for old, new in self.matched.values()]
+        shown = [(release.tag, release.commit.pk, release.failure) for release in self.stretch.shown]
+        return SidesOfProject(project.pk, digest(repr((counted, shown, [*self.matched], places)).encode()), sides)
+
+
+def tables_of(compared: ReleasesToCompare) -> list[BenchmarkTable]:
     """The shown releases under each benchmark; each is compared with two others, all at once."""
-    with_points = [release for release in stretch.releases if release.commit.pk in points]
-    pairs = {
-        (name, release.tag): references_of(own, place)
-        for name in names
-        if (own := [release for release in with_points if name in points[release.commit.pk]])
-        for place, release in enumerate(own)
-    }
-    shown = {release.tag: points[release.commit.pk] for release in stretch.shown if release.commit.pk in points}
-    matched = {
-        (name, tag, reference.tag): points_to_compare(points[reference.commit.pk][name], shown[tag][name])
-        for (name, tag), both in pairs.items()
-        if both and tag in shown
-        for reference in both
-    }
-    rows = dict(zip(matched, compared_rows([*matched.values()]), strict=True))
+    rows = dict(zip(compared.matched, compared_rows([*compared.matched.values()]), strict=True))
     return [
         BenchmarkTable(
             name,
             [
-                cell_of(name, release, shown.get(release.tag, {}).get(name), pairs.get((name, release.tag)), rows)
-                for release in stretch.shown
+                cell_of(
+                    name,
+                    release,
+                    compared.shown.get(release.tag, {}).get(name),
+                    compared.references.get((name, release.tag)),
+                    rows,
+                )
+                for release in compared.stretch.shown
             ],
         )
-        for name in names
+        for name in compared.names
     ]
+
+
+def tables_and_totals(
+    project: Project, metric: Metric, chosen: Sequence[str], counted: Sequence[str], compared: ReleasesToCompare
+) -> tuple[list[BenchmarkTable], list[ReleaseTotal]]:
+    """The tables of the chosen benchmarks, and the totals of those that are counted; all are compared.
+
+    The totals are made once until what they rest on changes: then only the chosen benchmarks are compared.
+    """
+    subject = compared.sides_of(project, counted)
+    (version,) = versions_of([subject])
+    key = subject.key(version)
+    totals = TOTALS.get(key)
+    if totals is None:
+        tables = {table.name: table for table in tables_of(compared)}
+        totals = totals_of(metric, [tables[name] for name in counted])
+        TOTALS.put(key, totals)
+        return [tables[name] for name in chosen], totals
+    return tables_of(replace(compared, names=chosen)), totals
 
 
 def references_of(measured: Sequence[Release], place: int) -> tuple[Release, Release] | None:

@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Exists
 
 from speedtrack.accounts.access import Access
 from speedtrack.reports.machines import keep_secret, said_alarms
-from speedtrack.runs.models import IN_SERVICE, Alarm, Machine
-from speedtrack.runs.scheduling import standing
+from speedtrack.runs.models import Alarm, Machine
+from speedtrack.runs.scheduling import standing, states
 from speedtrack.web.pages.running import queue
 from speedtrack.web.pages.running.queue import MachineWork
 
@@ -34,11 +37,15 @@ def load(access: Access) -> list[MachineRow]:
 
 @dataclass(frozen=True)
 class Health:
-    """How many machines are in each state, the most frequent first, those in quarantine, and the open alarms."""
+    """How many machines are in each state, the most frequent first, those in quarantine, and the open alarms.
+
+    ``version``: of the queues when they were read.
+    """
 
     counts: list[tuple[str, int]]
     quarantined: Sequence[Machine]
     alarms: list[Alarm]
+    version: str
 
     @property
     def machines(self) -> int:
@@ -46,11 +53,16 @@ class Health:
 
 
 def health(access: Access) -> Health:
-    machines = list(standing.with_work(Machine.objects.filter(IN_SERVICE).defer("facts").order_by("name")))
+    """The health of all machines in service, by one statement while no alarm is open."""
+    read = standing.with_work(Machine.objects.defer("facts").order_by("name"))
+    rows: list[Any] = list(states.with_version(read.annotate(any_alarm=Exists(Alarm.objects.open()))))
+    machines = [row for row in {row.pk: row for row in rows}.values() if row.retired_at is None and not row.outside]
+    version = states.version_of_all(rows)  # before secrets are hidden
     keep_secret(machines, access)
-    states = Counter(machine_standing.state for machine_standing in standing.of_machines(machines).values())
+    counts = Counter(machine_standing.state for machine_standing in standing.of_machines(machines).values())
     quarantined: list[Machine] = [machine for machine in machines if machine.quarantined_at]
-    return Health(states.most_common(), quarantined, open_alarms(access))
+    alarms = open_alarms(access) if not rows or rows[0].any_alarm else []
+    return Health(counts.most_common(), quarantined, alarms, version)
 
 
 def open_alarms(access: Access) -> list[Alarm]:

@@ -19,6 +19,7 @@ SKEW = timedelta(minutes=1)  # between the clocks of runner and database
 DRAWN = 1500  # trials
 STOP_REASONS = {
     "target": "that was narrow enough",
+    "futile": "{most_trials} would give about ±{half_width_at_most:.2%}",
     "cap": "no more were allowed",
     "fixed": "as many as were asked for",
     "failed": "the next one failed",
@@ -280,7 +281,7 @@ def stop_text(how: dict[str, Any]) -> str:
     """The ``stopping`` of a runner's document as a sentence."""
     width = "unknown" if how["half_width"] is None else f"±{how['half_width']:.2%}"
     dropped = f", {how['thrown_out']} discarded and repeated" if how["thrown_out"] else ""
-    why = STOP_REASONS[how["reason"]]
+    why = STOP_REASONS[how["reason"]].format_map(how)
     uncounted = f"; instructions are not countable, because {cause}" if (cause := how.get("not_countable")) else ""
     known = f"the median is known to {width} (target ±{how['target']:.2%})"
     return f"{how['trials']} trials{dropped}: {known}; {why}{uncounted}"

@@ -56,7 +56,7 @@ TRIALS = 400
 MEASURED = 600  # rows; all are in the CSV
 LISTED_SCRIPTS = 60  # of more, one is chosen by its benchmark
 SHOWN_URLS, SHOWN_VALUES = 5, 5  # of what was measured elsewhere
-RELATED = ("project", "commit", "base", "machine", "suite", "imported")
+RELATED = ("project", "commit", "base", "machine", "imported")
 MOST_SCRIPTS = 6  # shown on the page itself
 #: By policy: the beginning of a sentence about what it has deleted of a run.
 LACKING = {

@@ -11,6 +11,7 @@ from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.models import SuiteEdit
 from speedtrack.benchmarks.suiteedits import Fate, SuiteChange
 from speedtrack.benchmarks.suitefiles import file_names, newest_edit, parse_suite, suite_names, text_of
+from speedtrack.ground.texts.text import beyond_named
 from speedtrack.projects.models import Project
 
 VERSIONS = 50  # listed
@@ -34,15 +35,21 @@ class ListedSuite:
 
 @dataclass(frozen=True)
 class SuiteCheck:
-    """The result of checking a text: its mistakes, or what saving it changes.
+    """The result of checking a text: its first mistakes, or what saving it changes.
 
-    ``digest``: of the definition. Whoever agrees that lines end agrees for this one.
+    ``digest``: of the definition. Whoever agrees that lines end agrees for this one. ``count``: of all mistakes.
     """
 
     mistakes: list[Mistake]
     comparison: SuiteChange | None
     digest: str
     is_new: bool
+    count: int = 1
+
+    @property
+    def beyond_named(self) -> list[str]:
+        """The words about the mistakes that are not listed."""
+        return beyond_named(self.count)
 
     @property
     def ended(self) -> list[suiteedits.BenchmarkChange]:
@@ -144,7 +151,7 @@ def check(name: str, text: str) -> SuiteCheck:
     try:
         definition = suiteedits.check_text(name, text)
     except DefinitionError as e:
-        return SuiteCheck(sorted(e.mistakes, key=lambda mistake: mistake.line or 0), None, "", not name)
+        return SuiteCheck(sorted(e.mistakes, key=lambda mistake: mistake.line or 0), None, "", not name, e.count)
     if not name and definition.name in suite_names():
         message = f"name: there is a suite {definition.name!r} already: choose another name, or edit that one"
         return SuiteCheck([Mistake(suiteedits.line_of_name(text), message)], None, "", True)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 from django.http import Http404, QueryDict
 
 from speedtrack.accounts.access import Access
@@ -13,7 +14,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.ground.texts.text import visible
-from speedtrack.judging.verdicts import look_of_change
+from speedtrack.judging.verdicts import ORDER, look_of, look_of_change
 from speedtrack.projects.models import Branch, Position
 from speedtrack.runs.models import Series
 from speedtrack.web.drawing.small.cards import LinkPicture
@@ -93,7 +94,7 @@ def alert_card(pk: int) -> LinkPicture:
     line = stretch_of([worst.series_id], alert.branch, first, last, worst_changes)
     values = line.values[: 1 + max((at for at, value in enumerate(line.values) if value is not None), default=0)]
     metric = METRICS[worst.series.metric]
-    fact = f"{numbers.effect(metric, worst.is_slowdown)} {numbers.change(worst.ratio)} {worst.series.benchmark.name}"
+    fact = f"{numbers.effect(metric, worst.is_slowdown)} {worst.change_in_words} {worst.series.benchmark.name}"
     return LinkPicture(SITE, title, subtitle, fact, look_of_change(worst), values, line.marks, label_of(metric))
 
 
@@ -113,7 +114,8 @@ def compare_card(slug: str, query: QueryDict, access: Access) -> LinkPicture:
     total = next(
         (candidate for candidate in page.between.totals if candidate.metric.name == HEADLINE), page.between.totals[0]
     )
-    rows = sorted((row for row in page.between.rows if row.metric == total.metric), key=lambda row: row.ratio)
+    rows = page.between.rows.of_metric(total.metric.name)
+    judged = rows.judged.chosen(np.argsort(rows.judged.ratio, kind="stable"))
     base, head = page.sides.labels
     mean = f"{numbers.change(total.mean.ratio)} in the mean, " if total.mean else ""
     return LinkPicture(
@@ -122,7 +124,7 @@ def compare_card(slug: str, query: QueryDict, access: Access) -> LinkPicture:
         f"{total.metric.title} of {len(rows)} benchmark{'' if len(rows) == 1 else 's'}, by size of the change",
         f"{mean}{total.counts['worse']} worse, {total.counts['better']} better",
         total.look,
-        [row.ratio if math.isfinite(row.ratio) else None for row in rows],
-        [(index, row.look) for index, row in enumerate(rows) if row.look != "same"],
+        [ratio if math.isfinite(ratio) else None for ratio in judged.ratio.tolist()],
+        [(index, look_of(ORDER[judged.ruling[index]])) for index in np.flatnonzero(judged.differs).tolist()],
         numbers.change,
     )

@@ -7,7 +7,7 @@ from speedtrack.benchmarks.metrics import Metric
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Series
 from speedtrack.web.pages import home, releasepoints
-from speedtrack.web.pages.releasepoints import ReleaseChange
+from speedtrack.web.pages.releasepoints import ReleaseChange, ReleaseSubject
 
 MOST_COMPARED = 1200  # comparisons of a page: with many benchmarks it has fewer releases
 
@@ -42,10 +42,11 @@ def load(project: Project, before: str = "") -> ReleaseEntries:
     releases = releasepoints.newest_releases({project.pk: list(series)}, {}, most, before)[project.pk]
     shown = releases[:count]
     times = dict(project.commits.filter(sha__in=[release.sha for release in shown]).values_list("sha", "committed_at"))
+    subject = ReleaseSubject(project.pk, card.metric, len(card.trends))
     pairs = {
         release.tag: pair
         for index, release in enumerate(shown)
-        if (pair := releasepoints.pair_of_first(releases[index:], card.metric, len(card.trends)))
+        if (pair := releasepoints.pair_of_first(releases[index:], subject))
     }
     changes = dict(zip(pairs, releasepoints.judge_releases([*pairs.values()]), strict=True))
     entries = [

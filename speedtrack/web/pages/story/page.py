@@ -1,16 +1,16 @@
 """One page per release against the one before it, or any two commits: a headline, the largest losses and gains."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 
+import numpy as np
 from django.http import QueryDict
 
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
-from speedtrack.judging.sides import Between, ComparedRow, total_of_rows
+from speedtrack.judging.sides import Between, ComparedRow, ComparedRows
 from speedtrack.judging.totals import Total
 from speedtrack.judging.verdicts import ORDER, Ruling, words_of
 from speedtrack.projects.models import Branch, Commit, Position, Project
@@ -115,7 +115,7 @@ def load(slug: str, query: QueryDict, access: Access) -> StoryPage:
     sides = sides_of(AskedSides(slug, base=base, head=head, machine=names["machine"]), access) if head else None
     if sides is None:
         return StoryPage(project)
-    between = between_sides(sides) if sides.are_measured else Between([])
+    between = between_sides(sides) if sides.are_measured else Between()
     metrics = [total.metric for total in between.totals]
     machine = Machine.objects.get(pk=sides.head.machine.pk) if sides.head.machine else None
     metric = named_or_default("metric", metric_given(query), metrics, usual_metric(machine))
@@ -137,17 +137,15 @@ def sides_named(project: Project, base: str, head: str) -> tuple[str, str]:
 
 
 def told(project: Project, sides: BothSides, between: Between, metrics: list[Metric], metric: Metric) -> StoryPage:
-    own = [row for row in between.rows if row.metric == metric]
-    counted = [row for row in own if not row.head.ladder] or own
-    lacking = sum(name == metric.name for _, name in [*between.only_base, *between.only_head])
+    counted = between.rows.of_metric(metric.name).counted
     causes = causes_of(project, sides, metric)
-    drawn = counted[:DRAWN]
+    drawn = list(counted[:DRAWN])
     return StoryPage(
         project,
         sides,
         metrics,
         metric,
-        total_of_rows(metric, own, lacking),
+        between.total_of(metric),
         losses=largest(counted, Ruling.WORSE, causes),
         gains=largest(counted, Ruling.BETTER, causes),
         drawn=drawn,
@@ -158,10 +156,10 @@ def told(project: Project, sides: BothSides, between: Between, metrics: list[Met
 Causes = dict[tuple[str, bool], ChangePoint]  # by benchmark, and whether it got worse
 
 
-def largest(rows: Iterable[ComparedRow], ruling: Ruling, causes: Causes) -> list[ToldChange]:
+def largest(rows: ComparedRows, ruling: Ruling, causes: Causes) -> list[ToldChange]:
     """The largest changes of this direction; the rows are sorted by size."""
-    same_way = [row for row in rows if row.verdict == ruling][:LARGEST]
-    return [ToldChange(row, causes.get((row.benchmark, ruling == Ruling.WORSE))) for row in same_way]
+    same_way = np.flatnonzero(rows.judged.is_among([ruling]))[:LARGEST]
+    return [ToldChange(row, causes.get((row.benchmark, ruling == Ruling.WORSE))) for row in rows.chosen(same_way)]
 
 
 def causes_of(project: Project, sides: BothSides, metric: Metric) -> Causes:

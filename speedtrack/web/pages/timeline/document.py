@@ -322,6 +322,7 @@ def change_document(overlay: Overlay, change: ShownChange) -> dict[str, Any]:
         "width": change.width,
         "worse": change.is_slowdown,
         "ratio": change.ratio,
+        "words": change.change_in_words,
         "low": change.low,
         "high": change.high,
         "alert": change.alert_id,

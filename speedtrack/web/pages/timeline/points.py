@@ -14,6 +14,7 @@ from django.db.models import F, Q, QuerySet
 
 from speedtrack.alerts.lines.lines import sql
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.texts.markdown import plain_of
 from speedtrack.projects.releases import RELEASE
@@ -188,8 +189,8 @@ CHANGES = """
     CROSS JOIN LATERAL (
             SELECT min(commit_id) AS least, max(commit_id) AS most FROM projects_position
              WHERE branch_id = asked.branch_id AND number BETWEEN asked.first AND asked.last) bounds)
-    SELECT path.place - 1, p.number, cp.series_id, cp.metric, cp.status, cp.ratio, cp.low, cp.high, cp.alert_id,
-           cp.alert_state,
+    SELECT path.place - 1, p.number, cp.series_id, cp.metric, cp.status, cp.ratio, cp.low, cp.high,
+           cp.from_zero, cp.alert_id, cp.alert_state,
            (SELECT f.number FROM projects_position f
              WHERE f.branch_id = path.branch_id AND f.commit_id = cp.before_id)
       FROM paths path
@@ -214,6 +215,7 @@ class ShownChange(NamedTuple):
     ratio: float
     low: float
     high: float
+    from_zero: float | None
     alert_id: int | None
     alert_state: str | None
     before_place: int | None
@@ -226,6 +228,10 @@ class ShownChange(NamedTuple):
     @property
     def is_slowdown(self) -> bool:
         return METRICS[self.metric].is_worse(self.ratio)
+
+    @property
+    def change_in_words(self) -> str:
+        return numbers.change_from(METRICS[self.metric], self.ratio, self.from_zero)
 
     @property
     def is_visible(self) -> bool:

@@ -1,21 +1,22 @@
 """A timeline as rows: the table that its page loads when it is opened, and CSV."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import chain
-from typing import NamedTuple
+from itertools import chain, repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from speedtrack.alerts.lines.linecolumns import Array, LineColumns
-from speedtrack.ground.texts.text import csv_cell
+from speedtrack.alerts.lines.linecolumns import LineColumns
+from speedtrack.ground.texts.text import csv_cell, csv_cells
 from speedtrack.web.drawing.charts.gaps import UNMEASURED, Gap
 from speedtrack.web.pages.timeline.breaks import find_breaks
 from speedtrack.web.pages.timeline.document import short_digest
 from speedtrack.web.pages.timeline.overlay import Overlay, Path, ShownLine
 from speedtrack.web.pages.timeline.points import (
+    COMMITS,
     Gaps,
     ShownChange,
     TimelineCommit,
@@ -23,7 +24,7 @@ from speedtrack.web.pages.timeline.points import (
     commits_of,
     gaps_in,
 )
-from speedtrack.web.requests.formats import cell, csv_text, number_texts
+from speedtrack.web.requests.formats import cell, csv_text, csv_texts, number_texts
 
 MOST_COMMITS = 200  # of the table, of each branch: the newest
 
@@ -135,21 +136,29 @@ def csv_lines(overlay: Overlay, gaps: Gaps, changes: Iterable[ShownChange]) -> I
 
     What many lines share is written once, and joined with the numbers.
     """
-    commits, points = commits_of(overlay), csv_points(overlay, changes)
+    paths, numbers, heads = csv_commits(overlay)
+    points = csv_points(overlay, changes)
     gap_lines = [gap_names(overlay, path) for path in range(len(overlay.paths))]
     gap_text = cache(lambda path, state: csv_text(gap_cells(state, gap_lines[path])))
     lines = (
-        f"{commit.number},{commit.sha},{time}+00:00,{csv_text(map(csv_cell, (commit.author, commit.subject)))},{point}"
-        for commit, time in zip(commits, times_of(commits), strict=True)
-        for point in points.get((commit.path, commit.number))
-        or [gap_text(commit.path, gaps[commit.path].get(commit.number, UNMEASURED).state)]
+        head + point
+        for path, number, head in zip(paths, numbers, heads, strict=True)
+        for point in points[path].get(number) or [gap_text(path, gaps[path].get(number, UNMEASURED).state)]
     )
     return chain([csv_text(HEADER)], lines)
 
 
-def times_of(commits: Sequence[TimelineCommit]) -> Array:
-    """When commits were made, in UTC: all at once, as Python would take too long for each."""
-    return np.datetime_as_string(np.array([commit.at for commit in commits], "M8[s]"))
+def csv_commits(overlay: Overlay) -> tuple[list[int], list[int], list[str]]:
+    """Of each commit of each path: the path, the position, and the text of its columns.
+
+    Column by column: an object for each of 20,000 commits takes longer than their lines.
+    """
+    columns: list[list[Any]] = [list(column) for column in zip(*overlay.fetch(COMMITS), strict=True)] or [[]] * 6
+    paths, numbers, shas, subjects, authors, seconds = columns
+    times = np.datetime_as_string(np.array(seconds, "M8[s]")).tolist()
+    names = csv_texts(zip(csv_cells(authors), csv_cells(subjects), strict=True))
+    heads = map("%d,%s,%s+00:00,%s,".__mod__, zip(numbers, shas, times, names, strict=True))
+    return paths, numbers, list(heads)
 
 
 def line_cells(line: ShownLine) -> list[str]:
@@ -167,23 +176,33 @@ def gap_cells(state: str, names: list[str]) -> list[str]:
     return [*[""] * 6, unit, "", state, "", *line]
 
 
-def csv_points(overlay: Overlay, changes: Iterable[ShownChange]) -> dict[tuple[int, int], list[str]]:
-    """By (path, position): for each point, the columns that follow those of its commit."""
-    statuses = {(change.path, change.place, change.series): change.status for change in changes}
-    texts: dict[tuple[int, int], list[str]] = defaultdict(list)
+def csv_points(overlay: Overlay, changes: Iterable[ShownChange]) -> list[dict[int, list[str]]]:
+    """For each path, by position: for each point, the columns that follow those of its commit."""
+    statuses: dict[tuple[int, int], dict[int, str]] = defaultdict(dict)
+    for change in changes:
+        statuses[change.path, change.series][change.place - overlay.paths[change.path].first] = change.status
+    texts: list[dict[int, list[str]]] = [defaultdict(list) for _ in overlay.paths]
     for path, columns in enumerate(overlay.columns()):
-        first = overlay.paths[path].first
         for line in columns:
-            number, series = overlay.along[path][line.series_id]
-            shown_line = overlay.shown[number]
-            start = csv_text([cell(series.machine.name), short_digest(series.environment.digest)])
-            names = [cell(name) for name in (shown_line.metric.unit, *line_cells(shown_line))]
-            ending = cache(partial(point_ending, names))
-            summaries = zip(*map(number_texts, (line.value, line.low, line.high)), line.n.tolist(), strict=True)
-            for at, (value, low, high, n) in zip((first + line.at).tolist(), summaries, strict=True):
-                flags, status = " ".join(line.flags.get(at - first, ())), statuses.get((path, at, line.series_id), "")
-                texts[path, at].append(f"{start},{value},{low},{high},{n},{ending(flags, status)}")
+            positions = (overlay.paths[path].first + line.at).tolist()
+            points = csv_line(overlay, path, line, statuses[path, line.series_id])
+            for position, point in zip(positions, points, strict=True):
+                texts[path][position].append(point)
     return texts
+
+
+def csv_line(overlay: Overlay, path: int, line: LineColumns, statuses: Mapping[int, str]) -> list[str]:
+    """The columns of each point of a line. ``statuses``: of its change points, by place."""
+    number, series = overlay.along[path][line.series_id]
+    shown_line = overlay.shown[number]
+    start = csv_text([cell(series.machine.name), short_digest(series.environment.digest)])
+    names = [cell(name) for name in (shown_line.metric.unit, *line_cells(shown_line))]
+    ending = cache(partial(point_ending, names))
+    endings = {at: ending(" ".join(line.flags.get(at, ())), statuses.get(at, "")) for at in {*line.flags, *statuses}}
+    numbers = (*map(number_texts, (line.value, line.low, line.high)), line.n.tolist())
+    usual, places = ending("", ""), line.at.tolist()
+    each = [endings.get(at, usual) for at in places] if endings else repeat(usual, len(places))
+    return list(map(f"{start.replace('%', '%%')},%s,%s,%s,%s,%s".__mod__, zip(*numbers, each, strict=True)))
 
 
 def point_ending(names: Sequence[str], flags: str, status: str) -> str:

@@ -1,0 +1,116 @@
+"""Judgements on many series as columns. The judge makes those that the stored answer alone does not decide."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from speedtrack.alerts.lines.linecolumns import Array
+from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.judging.evidence import Rows, Wanted, evidence_rows
+from speedtrack.judging.judge import judge_points_by
+from speedtrack.judging.sidecolumns import SideColumns
+from speedtrack.judging.storedcolumns import ANSWERS, evidence_about, stored_columns
+from speedtrack.judging.verdicts import DIFFERING, ORDER, PLACES, Basis, Judgement, Ruling, rulings_of
+
+
+@dataclass(frozen=True)
+class JudgedColumns:
+    """Judgements; ``metric`` and ``ruling``: places in ``metrics`` and ``ORDER``.
+
+    ``evident``: by index, the judgements that rest on more than the stored answer; others are as ``plain_judgement``.
+    """
+
+    metrics: Sequence[Metric]
+    metric: Array
+    ruling: Array
+    ratio: Array
+    low: Array
+    high: Array
+    evident: dict[int, Judgement] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.metric)
+
+    @property
+    def judgements(self) -> list[Judgement]:
+        """Each as an object."""
+        columns = (self.metric, self.ruling, self.ratio, self.low, self.high)
+        judgements = [
+            Judgement(self.metrics[metric], ORDER[ruling], ratio, low, high, Basis.STORED)
+            for metric, ruling, ratio, low, high in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+        for index, judgement in self.evident.items():
+            judgements[index] = judgement
+        return judgements
+
+    def chosen(self, indices: Array) -> "JudgedColumns":
+        """Only those at these indices, in this order."""
+        places = enumerate(indices.tolist()) if self.evident else ()
+        evident = {place: self.evident[index] for place, index in places if index in self.evident}
+        metric, ruling, ratio, low, high = (
+            column[indices] for column in (self.metric, self.ruling, self.ratio, self.low, self.high)
+        )
+        return JudgedColumns(self.metrics, metric, ruling, ratio, low, high, evident)
+
+    def is_among(self, rulings: Collection[Ruling]) -> Array:
+        return np.isin(self.ruling, [PLACES[ruling] for ruling in rulings])
+
+    @cached_property
+    def differs(self) -> Array:
+        return self.is_among(DIFFERING)
+
+    @property
+    def doubtful(self) -> list[int]:
+        """The indices of those with doubts."""
+        return [index for index, judgement in self.evident.items() if judgement.doubts]
+
+
+def judge_columns(old: SideColumns, new: SideColumns) -> JudgedColumns:
+    """The judgements of ``judge_points`` on two sides of equal length, by one query."""
+    return judged_by(rows_about(old, new), old, new)
+
+
+def rows_about(old: SideColumns, new: SideColumns) -> Rows:
+    """The rows of EVIDENCE about these points; of two series, about each by itself as well."""
+    count = len(new)
+    base, head = old.side.commit_id, new.side.commit_id
+    is_same = old.series == new.series
+    apart = [(side.series[~is_same].tolist(), side.side.commit_id) for side in (old, new)]
+    return evidence_rows(
+        series=[*new.series.tolist(), *(pk for own, _ in apart for pk in own)],
+        bases=[base] * count + [commit for own, commit in apart for _ in own],
+        heads=[head] * count + [commit for own, commit in apart for _ in own],
+        wanted=[Wanted.EITHER] * (count + sum(len(own) for own, _ in apart)),
+    )
+
+
+def judged_by(rows: Rows, old: SideColumns, new: SideColumns) -> JudgedColumns:
+    """The judgements by these rows of EVIDENCE: by columns where the stored answer decides alone, else by the judge."""
+    stored, is_same = stored_columns(rows), old.series == new.series
+    at = places_of(stored.series, new.series)
+    is_plain = (at >= 0) & is_same
+    is_plain[is_plain] = stored.is_plain[at[is_plain]]
+    plain, metrics = at[is_plain], [METRICS[name] for name in new.names.metrics]
+    ruling, numbers = np.zeros(len(new), int), np.ones((3, len(new)))
+    ruling[is_plain] = rulings_of(metrics, new.metric[is_plain], ANSWERS, stored.answer[plain], stored.ratio[plain])
+    numbers[:, is_plain] = stored.ratio[plain], stored.low[plain], stored.high[plain]
+    indices = np.flatnonzero(~is_plain).tolist()
+    matched = list(zip(old.chosen(indices).points, new.chosen(indices).points, strict=True)) if indices else []
+    evidence = evidence_about(rows, {point.series_id for both in matched for point in both})
+    judgements = judge_points_by(evidence, matched)
+    if indices:
+        ruling[indices] = [PLACES[judgement.verdict] for judgement in judgements]
+        numbers[:, indices] = np.array([judgement[2:5] for judgement in judgements]).T
+    ratio, low, high = numbers
+    evident = dict(zip(indices, judgements, strict=True))
+    return JudgedColumns(metrics, new.metric, ruling, ratio, low, high, evident)
+
+
+def places_of(ascending: Array, values: Array) -> Array:
+    """Where these values are among others without duplicates; -1 where they are not."""
+    if not len(ascending):
+        return np.full(len(values), -1)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return np.where(ascending[at] == values, at, -1)
