@@ -20,6 +20,7 @@ import json
 import math
 import sys
 import tempfile
+import tomllib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ BLOCK_S, LOOKS, LEVEL = 2.0, (sequential.FEWEST, 14, 28, 56, 80), 0.01
 BESIDE = 5  # commits by which a finding may miss its change
 BRACKET = 3  # commits on each side of a suspicion that pairs compare
 APART = 25  # commits between two changes, at least
+SUITES = Path(__file__).parents[1] / "suites"
 SHIPPED = ("redis", "valkey", "memcached")
 BENCHMARKS = 13  # of the shipped suites' default set
 COUNT_S = 1.9  # of a benchmark's counted instructions: 24 s for the set (docs/methodology.md)
@@ -203,6 +205,11 @@ def planned_s(suite: str, trials: int) -> float:
     return sum(trials * (OUTSIDE_S + load_s(benchmark.workload)) + COUNT_S for benchmark in whole.benchmarks)
 
 
+def fewest_trials(suite: str) -> int:
+    """What the file of a shipped suite sets."""
+    return int(tomllib.loads((SUITES / f"{suite}.toml").read_text())["trials"])
+
+
 def load_s(workload: Mapping[str, Any]) -> float:
     """Warm-up and window; a load that warms up until it is steady is steady at the first look."""
     steady = LEAST_JUDGED_S if "warmup_most_s" in workload else 0.0
@@ -210,9 +217,9 @@ def load_s(workload: Mapping[str, Any]) -> float:
 
 
 def print_planned() -> None:
-    print(f"| suite | benchmarks | {FEWEST} trials | {MOST} trials |", "|---|--:|--:|--:|", sep="\n")
+    print("| suite | benchmarks | fewest trials | most trials |", "|---|--:|--:|--:|", sep="\n")
     for suite in SHIPPED:
-        cells = (f"{planned_s(suite, trials):.0f} s" for trials in (FEWEST, MOST))
+        cells = (f"{trials}: {planned_s(suite, trials):.0f} s" for trials in (fewest_trials(suite), MOST))
         print(f"| {suite} | {len(job_of(suite, []).benchmarks)} |", " | ".join(cells), "|")
 
 
@@ -234,11 +241,11 @@ END = stopping.DOUBT
 SPLITS = (
     Split("1.5 s, 5 to 15 trials (before)", 1.5, 1.1),
     Split("1.5 s, futile ones end", 1.5, 1.1, doubt=END),
-    Split("1.0 s, futile ones end", 1.0, 1.1, doubt=END),
-    Split("0.6 s, futile ones end", 0.6, 1.1, doubt=END),
     Split("0.6 s, warm-up 0.2 s, futile ones end", 0.6, 0.2, doubt=END),
     Split("0.6 s, warm-up 0.2 s, 10 to 15 trials", 0.6, 0.2, doubt=END, fewest=10),
     Split("0.3 s, warm-up 0.2 s, futile ones end", 0.3, 0.2, doubt=END),
+    Split("0.3 s, warm-up 0.2 s, 6 to 15 trials", 0.3, 0.2, doubt=END, fewest=6),
+    Split("0.3 s, warm-up 0.2 s, 10 to 15 trials", 0.3, 0.2, doubt=END, fewest=10),
 )
 
 
