@@ -23,9 +23,7 @@ from runners.servers.server import ServerProcess
 
 SIDES = ("base", "head")
 WINDOW_S = 0.6  # of each side of a block, at most: more blocks are worth more than longer ones
-WINDOWS = (
-    2  # of a trial, in a block at most: a trial may be short, as others follow, while each block starts two servers
-)
+WINDOWS = 2  # of a trial, in a block at most: trials may be short, but each block starts two servers
 SHORT_WINDOW_S = {"effect": 0.2}  # by reason of a run: where all benchmarks of a suite share two minutes
 WARMUP_S = 0.1  # of each side; the prefill has warmed up the server, too
 SETTLING_REQUESTS = 1000  # of a server that is filled to measure its size
