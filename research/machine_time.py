@@ -96,12 +96,10 @@ def arguments() -> argparse.Namespace:
 
 def measure(suite: str, program: Path, file: Path, rounds: int) -> None:
     """Append the trials of the default set, round by round; loops with another benchmark's rate are left out."""
-    whole = job_of(suite, [])
-    closed = [benchmark for benchmark in whole.benchmarks if benchmark.workload.get("mode") != "open"]
+    job = job_of(suite, [])
+    closed = [benchmark for benchmark in job.benchmarks if benchmark.workload.get("mode") != "open"]
     with tempfile.TemporaryDirectory(prefix="speedtrack-") as home, file.open("a") as out:
-        runner = with_program(
-            LocalRunner(Path(home), program.resolve(), "").runner(whole, {}, seed=1), program.resolve()
-        )
+        runner = with_program(LocalRunner(Path(home), program.resolve(), "").runner(job, {}, seed=1), program.resolve())
         for number in range(rounds):
             for benchmark in closed:
                 try:
@@ -201,8 +199,8 @@ def stopping_cell(rows: Array, doubt: float) -> str:
 
 def planned_s(suite: str, trials: int) -> float:
     """The seconds after the build that so many trials of a suite's default set take where nothing disturbs them."""
-    whole = job_of(suite, [])
-    return sum(trials * (OUTSIDE_S + load_s(benchmark.workload)) + COUNT_S for benchmark in whole.benchmarks)
+    job = job_of(suite, [])
+    return sum(trials * (OUTSIDE_S + load_s(benchmark.workload)) + COUNT_S for benchmark in job.benchmarks)
 
 
 def fewest_trials(suite: str) -> int:
@@ -250,7 +248,7 @@ SPLITS = (
 
 
 @dataclass
-class Outcome:
+class SplitResult:
     """What a split found on all lines, and what it took."""
 
     changes: int = 0
@@ -264,7 +262,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Change:
+class PlantedChange:
     """A true change of the level, as a logarithm. ``is_work``: instructions change with it, so that counts show it."""
 
     index: int
@@ -272,20 +270,20 @@ class Change:
     is_work: bool
 
 
-def changes_of(rng: np.random.Generator, commits: int) -> list[Change]:
+def changes_of(rng: np.random.Generator, commits: int) -> list[PlantedChange]:
     """Changes of 1 to 20%, log-uniform, three of five slower; half of them are work."""
-    places = range(APART, commits - APART, 2 * APART)
+    earliest = range(APART, commits - APART, 2 * APART)
     return [
-        Change(
-            place + int(rng.integers(0, APART)),
+        PlantedChange(
+            start + int(rng.integers(0, APART)),
             (1 if rng.random() < 0.6 else -1) * math.log1p(math.exp(rng.uniform(math.log(0.01), math.log(0.2)))),
             bool(rng.random() < WORK),
         )
-        for place in places
+        for start in earliest
     ]
 
 
-def play(split: Split, noise: Deviations, seed: int, commits: int, outcome: Outcome) -> None:
+def play(split: Split, noise: Deviations, seed: int, commits: int, outcome: SplitResult) -> None:
     """Play one line of a benchmark's noise to detection and settling; the same seed has the same changes.
 
     Counts show the changes that are work, at once and without error, as on real servers (docs/methodology.md).
@@ -307,24 +305,29 @@ def play(split: Split, noise: Deviations, seed: int, commits: int, outcome: Outc
     add_findings(outcome, changes, settled_places(points, level, rng, outcome) | works)
 
 
-def add_findings(outcome: Outcome, changes: Sequence[Change], confirmed: Mapping[int, int]) -> None:
+def add_findings(outcome: SplitResult, changes: Sequence[PlantedChange], confirmed: Mapping[int, int]) -> None:
     """Match confirmed places (index -> the point that raised its suspicion) with the true changes."""
     hits = {
-        change: seen for place, seen in confirmed.items() for change in changes if abs(place - change.index) <= BESIDE
+        change: suspected_at
+        for index, suspected_at in confirmed.items()
+        for change in changes
+        if abs(index - change.index) <= BESIDE
     }
     outcome.changes += len(changes)
     outcome.hits += len(hits)
-    outcome.delays += [max(0, seen - change.index) for change, seen in hits.items()]
-    outcome.false += sum(all(abs(place - change.index) > BESIDE for change in changes) for place in confirmed)
+    outcome.delays += [max(0, suspected_at - change.index) for change, suspected_at in hits.items()]
+    outcome.false += sum(all(abs(index - change.index) > BESIDE for change in changes) for index in confirmed)
 
 
-def settled_places(points: Sequence[Point], level: Array, rng: np.random.Generator, outcome: Outcome) -> dict[int, int]:
+def settled_places(
+    points: Sequence[Point], level: Array, rng: np.random.Generator, outcome: SplitResult
+) -> dict[int, int]:
     """Index -> the point that raised its suspicion, of all that pairs confirm."""
-    settled: list[SettledShift] = []
+    settled_shifts: list[SettledShift] = []
     confirmed: dict[int, int] = {}
     last = -1
     while True:
-        shifts = [shift for shift in suspect_shifts(points, settled=settled) if shift.seen > last]
+        shifts = [shift for shift in suspect_shifts(points, settled=settled_shifts) if shift.seen > last]
         if not shifts:
             return confirmed
         shift = shifts[0]
@@ -332,15 +335,15 @@ def settled_places(points: Sequence[Point], level: Array, rng: np.random.Generat
         ends = max(0, shift.index - 1 - BRACKET), min(len(points) - 1, shift.seen, shift.index + BRACKET)
         ratio = level[ends[1]] - level[ends[0]]
         is_different = settle(ratio, shift.ratio, rng, outcome)
-        settled.append(SettledShift(shift.index, shift.index, shift.ratio > 1, is_different))
+        settled_shifts.append(SettledShift(shift.index, shift.index, shift.ratio > 1, is_different))
         if is_different:
             confirmed[shift.index] = shift.seen
 
 
-def settle(step: float, suspected: float, rng: np.random.Generator, outcome: Outcome) -> bool:
+def settle(step: float, suspected: float, rng: np.random.Generator, outcome: SplitResult) -> bool:
     """Whether pairs confirm a suspicion, of a true ``step``, by the looks of the workers."""
     noise = SIDE * math.sqrt(2) * rng.normal(size=LOOKS[-1])
-    pairs = [(100.0, 100.0 * math.exp(step + one)) for one in noise]
+    pairs = [(100.0, 100.0 * math.exp(step + deviation)) for deviation in noise]
     for count in LOOKS:
         comparison = settle_pairs(pairs[:count], smallest_effect=0.01, level=LEVEL, seed=1, suspected=suspected)
         if comparison.answer is not ComparisonAnswer.UNKNOWN:
@@ -357,13 +360,13 @@ def print_split(trials: Mapping[str, Sequence[RecordedTrial]], options: argparse
         print(f"\n| trials of 1.5 s scatter by {spread:.0%} |", " | ".join(columns), "|")
         print("|---|" + "--:|" * len(columns))
         for split in SPLITS:
-            outcome = Outcome()
+            outcome = SplitResult()
             for line in range(options.lines):
                 play(split, noise.scaled_to(spread), options.seed + line, options.commits, outcome)
             print(row_of(split, outcome), flush=True)
 
 
-def row_of(split: Split, outcome: Outcome) -> str:
+def row_of(split: Split, outcome: SplitResult) -> str:
     """Of a whole suite of BENCHMARKS."""
     per_commit = BENCHMARKS * outcome.seconds / outcome.commits
     pairs_s = BENCHMARKS * BLOCK_S * outcome.pairs / outcome.commits

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from research import machine_time
-from research.machine_time import MOST, Deviations, Outcome, Split, recorded, trials_until
+from research.machine_time import MOST, Deviations, Split, SplitResult, recorded, trials_until
 from runners.measuring.stopping import DOUBT
 
 
@@ -51,7 +51,7 @@ def test_slices_give_what_shorter_windows_would_have_measured(tmp_path: Path) ->
 
 def test_a_calm_line_shows_every_change_and_no_other() -> None:
     calm = Deviations({window_s: np.array([-0.001, 0.0, 0.001]) for window_s in machine_time.WINDOWS_S})
-    outcome = Outcome()
+    outcome = SplitResult()
     for seed in range(3):
         machine_time.play(Split("short", 0.6, 0.2, doubt=DOUBT), calm, seed, 150, outcome)
     assert outcome.changes == 6 and outcome.hits >= 5 and outcome.false == 0

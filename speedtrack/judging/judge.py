@@ -71,7 +71,9 @@ def judge(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) ->
     by_answers = {side: judged_as_stored(side, evidence) for side in every_side if side in evidence.stored}
     by_samples = {side: judged(finding, evidence) for side, finding in sampled_findings(sides, evidence).items()}
     by_points = by_answers | by_samples
-    by_pairs = {side: one for side in sides if side not in by_points and (one := paired_only(side, evidence))}
+    by_pairs = {
+        side: judgement for side in sides if side not in by_points and (judgement := paired_only(side, evidence))
+    }
     return by_pairs | by_points
 
 

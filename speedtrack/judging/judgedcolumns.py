@@ -47,8 +47,8 @@ class JudgedColumns:
 
     def chosen(self, indices: Array) -> "JudgedColumns":
         """Only those at these indices, in this order."""
-        places = enumerate(indices.tolist()) if self.evident else ()
-        evident = {place: self.evident[index] for place, index in places if index in self.evident}
+        pairs = enumerate(indices.tolist()) if self.evident else ()
+        evident = {row: self.evident[index] for row, index in pairs if index in self.evident}
         metric, ruling, ratio, low, high = (
             column[indices] for column in (self.metric, self.ruling, self.ratio, self.low, self.high)
         )
@@ -88,14 +88,14 @@ def rows_about(old: SideColumns, new: SideColumns) -> Rows:
 
 def judged_by(rows: Rows, old: SideColumns, new: SideColumns) -> JudgedColumns:
     """The judgements by these rows of EVIDENCE: by columns where the stored answer decides alone, else by the judge."""
-    stored, is_same = stored_columns(rows), old.series == new.series
-    at = places_of(stored.series, new.series)
+    answers, is_same = stored_columns(rows), old.series == new.series
+    at = places_of(answers.series, new.series)
     is_plain = (at >= 0) & is_same
-    is_plain[is_plain] = stored.is_plain[at[is_plain]]
+    is_plain[is_plain] = answers.is_plain[at[is_plain]]
     plain, metrics = at[is_plain], [METRICS[name] for name in new.names.metrics]
     ruling, numbers = np.zeros(len(new), int), np.ones((3, len(new)))
-    ruling[is_plain] = rulings_of(metrics, new.metric[is_plain], ANSWERS, stored.answer[plain], stored.ratio[plain])
-    numbers[:, is_plain] = stored.ratio[plain], stored.low[plain], stored.high[plain]
+    ruling[is_plain] = rulings_of(metrics, new.metric[is_plain], ANSWERS, answers.answer[plain], answers.ratio[plain])
+    numbers[:, is_plain] = answers.ratio[plain], answers.low[plain], answers.high[plain]
     indices = np.flatnonzero(~is_plain).tolist()
     matched = list(zip(old.chosen(indices).points, new.chosen(indices).points, strict=True)) if indices else []
     evidence = evidence_about(rows, {point.series_id for both in matched for point in both})

@@ -73,8 +73,8 @@ class SidesOfProject(NamedTuple):
 
     def key(self, version: str) -> bytes:
         """What stands for its judgements. ``version``: of VERSIONS."""
-        named = np.array(self.every_side, np.int64).tobytes()
-        return digest(version.encode(), len(self.sides).to_bytes(8), named, self.points)
+        side_ids = np.array(self.every_side, np.int64).tobytes()
+        return digest(version.encode(), len(self.sides).to_bytes(8), side_ids, self.points)
 
 
 class NewestValues(Generic[V]):
@@ -140,11 +140,11 @@ def versions_of(subjects: Sequence[SidesOfProject]) -> list[str]:
     """Of each of these: a text that differs once any evidence of its commits does, by one statement."""
     if not subjects:
         return []
-    places = [(number, commit) for number, subject in enumerate(subjects, start=1) for commit in subject.commits]
+    numbered = [(number, commit) for number, subject in enumerate(subjects, start=1) for commit in subject.commits]
     parameters: dict[str, Any] = {
         "projects": [subject.project_id for subject in subjects],
-        "numbers": [number for number, _ in places],
-        "commits": [commit for _, commit in places],
+        "numbers": [number for number, _ in numbered],
+        "commits": [commit for _, commit in numbered],
         "measured": list(MEASURED),
     }
     (versions,) = row_of(VERSIONS, parameters)
