@@ -23,7 +23,6 @@ from runners.servers.server import ServerProcess
 
 SIDES = ("base", "head")
 WINDOW_S = 0.6  # of each side of a block, at most: more blocks are worth more than longer ones
-WINDOWS = 2  # of a trial, in a block at most: trials may be short, but each block starts two servers
 SHORT_WINDOW_S = {"effect": 0.2}  # by reason of a run: where all benchmarks of a suite share two minutes
 WARMUP_S = 0.1  # of each side; the prefill has warmed up the server, too
 SETTLING_REQUESTS = 1000  # of a server that is filled to measure its size
@@ -173,13 +172,10 @@ def settling_load(benchmark: Benchmark) -> Benchmark:
 
 
 def block_load(benchmark: Benchmark, window_s: float) -> Benchmark:
-    """The workload with the window of a block, at most two of a trial's, and a short warm-up before it."""
+    """The workload with the short window of a block, and a warm-up of fixed length before it."""
     workload = {key: value for key, value in benchmark.workload.items() if key != "warmup_most_s"}
-    lengths = {
-        "warmup_s": min(workload["warmup_s"], WARMUP_S),
-        "duration_s": min(WINDOWS * workload["duration_s"], window_s),
-    }
-    return replace(benchmark, workload=workload | lengths)
+    lengths = {"warmup_s": WARMUP_S, "duration_s": window_s}
+    return replace(benchmark, workload=workload | {key: min(workload[key], most) for key, most in lengths.items()})
 
 
 def check_room(peak_bytes: int, free_bytes: int) -> None:
