@@ -53,8 +53,9 @@ MOST_EXCERPTS = 12  # changes that are shown with their line
 MERGE_TARGETS = 50  # the newest of the project's alerts that an alert may be merged into
 #: What the page shows of a change. Columns of its commits would be read once for each of hundreds of changes.
 SHOWN_COLUMNS = (
-    *("alert", "branch", "before", "commit", "kind", "reference", "status", "ratio", "low", "high", "note"),
-    *("series__project", "series__environment", "series__metric", "series__benchmark__name", "series__machine__name"),
+    *("alert", "branch", "before", "commit", "kind", "reference", "status", "ratio", "low", "high", "from_zero"),
+    *("note", "series__project", "series__environment", "series__metric"),
+    *("series__benchmark__name", "series__machine__name"),
 )
 AROUND = 8  # commits to each side of the range in an excerpt
 
