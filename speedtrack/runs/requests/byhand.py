@@ -52,7 +52,10 @@ class Thinning:
     def ranks(self, count: int) -> list[int]:
         """A rank for each of ``count`` commits, oldest first; a machine takes the highest rank first."""
         ranks = list(range(count))
-        return gaps.halved(ranks) if self.halves else ranks
+        if self.halves:
+            for order, at in enumerate(gaps.halving(count)):
+                ranks[at] = count - 1 - order
+        return ranks
 
 
 def choose(
