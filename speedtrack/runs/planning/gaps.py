@@ -33,6 +33,16 @@ def widest_first(positions: Iterable[int], candidates: Iterable[int], count: int
     return fillers
 
 
+def halved(ranks: Sequence[int]) -> list[int]:
+    """The same ranks for commits, oldest first, whose highest rank goes first: both ends, the middle, the quarters ...
+
+    So a chart spans all of the history from its second point on, and each further one halves what nobody knows yet.
+    """
+    highest_first = sorted(ranks, reverse=True)
+    by_place = dict(zip(halving(len(ranks)), highest_first, strict=True))
+    return [by_place[place] for place in range(len(ranks))]
+
+
 def gap_between(free: Sequence[int], low: int, high: int) -> tuple[int, int, int, int] | None:
     """The gap between two positions as a heap entry; None if no candidate lies in it."""
     return (low - high, -high, low, high) if bisect_right(free, low) < bisect_left(free, high) else None

@@ -11,7 +11,7 @@ from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.benchmarks.storing import usual_set
 from speedtrack.projects.models import Branch, Commit, Position, Project
 from speedtrack.runs.models import ROUTINE, Machine, PlanningPolicy, Reason, Run, RunEvent, Status
-from speedtrack.runs.planning import policies
+from speedtrack.runs.planning import gaps, policies
 from speedtrack.runs.queue import queue
 from speedtrack.runs.scheduling.order import PRIORITY
 
@@ -60,7 +60,8 @@ SELECT %(project)s, c.id, %(base)s, m.id, %(suite)s, %(benchmark_set)s, %(reason
 def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine], head: int | None = None) -> int:
     """Queue one run per commit and machine, unless it exists. Return the number of new runs.
 
-    ``ranks``: commit id -> position on its branch. ``head``: id of the commit that is measured first.
+    ``ranks``: commit id -> position on its branch. The highest is measured first; history from its ends on, by halving.
+    ``head``: id of the commit that is measured before all others.
     """
     newest_first = sorted(ranks, key=lambda commit: ranks[commit], reverse=True)
     step = -(-len(newest_first) // BACKLOG_CAP)
@@ -68,6 +69,7 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
         plan.priority or priority_of(plan.reason, commit == head, index % step == 0)
         for index, commit in enumerate(newest_first)
     ]
+    positions = [ranks[commit] for commit in newest_first]
     columns: dict[str, Any] = {
         "project": plan.project.pk,
         "base": plan.base_id,
@@ -80,7 +82,7 @@ def plan_commits(plan: Plan, ranks: dict[int, int], machines: Iterable[Machine],
         "machines": [machine.pk for machine in machines],
         "commits": newest_first,
         "priorities": priorities,
-        "ranks": [ranks[commit] for commit in newest_first],
+        "ranks": gaps.halved(positions[::-1])[::-1] if plan.reason == Reason.BACKFILL else positions,
         "instead": [reason.value for reason in ROUTINE] if plan.reason in ROUTINE else [],
     }
     with connection.cursor() as cursor:

@@ -52,10 +52,7 @@ class Thinning:
     def ranks(self, count: int) -> list[int]:
         """A rank for each of ``count`` commits, oldest first; a machine takes the highest rank first."""
         ranks = list(range(count))
-        if self.halves:
-            for order, at in enumerate(gaps.halving(count)):
-                ranks[at] = count - 1 - order
-        return ranks
+        return gaps.halved(ranks) if self.halves else ranks
 
 
 def choose(

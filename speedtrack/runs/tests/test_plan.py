@@ -115,6 +115,25 @@ def test_a_commit_that_is_still_on_another_branch_is_measured_all_the_same(
     assert Run.objects.get(commit__sha=kept, reason=Reason.PUSH).status == Status.QUEUED
 
 
+def test_the_history_of_a_new_project_is_measured_from_its_ends_on_by_halving(
+    machine: Machine, repository: Repository
+) -> None:
+    shas = [*repository.git("rev-list", "--reverse", "main").split(), *repository.commits(18)]
+    builders.track(repository, last=9)
+    measured = [run.commit.sha for run in builders.work(machine, lambda *_: 5000.0)]
+    newest = shas[-9:]
+    assert measured[:5] == [newest[place] for place in (8, 0, 4, 6, 2)]
+    assert sorted(measured) == sorted(newest)
+
+
+def test_a_push_is_measured_from_its_newest_commit_on(
+    pushed: Project, repository: Repository, machine: Machine
+) -> None:
+    new = repository.commits(4)
+    pushes.sync_and_plan(pushed)
+    assert [run.commit.sha for run in builders.work(machine, lambda *_: 5000.0)] == new[::-1]
+
+
 def test_a_huge_push_is_thinned_by_priority_and_complete(pushed: Project, repository: Repository) -> None:
     repository.git("checkout", "--quiet", "-b", "away")
     repository.git("branch", "-D", "main")
