@@ -214,8 +214,8 @@ def test_of_many_results_those_that_moved_come_first(
     few = re.findall(r'<span class="answer worse">! slower', html_of(client.get(address)))
     monkeypatch.setattr(results, "FEW_RESULTS", 3)
     page = html_of(client.get(address))
-    assert "4 of 4 moved" in page and "the largest 3 of them" in page
-    assert len(few) == 4 and page.count(", Server CPU per request</a>") + page.count(", Throughput</a>") == 3
+    assert "4 of 4 moved" in page and "these are the largest 3" in page
+    assert len(few) == 4 and page.count(", Server CPU per request</a></th>") + page.count(", Throughput</a></th>") == 3
 
 
 def test_results_as_columns_are_those_of_their_objects(client: Client, slow: tuple[World, Alert]) -> None:
