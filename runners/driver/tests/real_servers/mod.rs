@@ -8,6 +8,7 @@ mod duel;
 mod going_on;
 mod join;
 mod ladder;
+mod live;
 mod machine;
 mod memcached;
 mod modes;

@@ -3,6 +3,7 @@
 mod climbing;
 mod closed_loop;
 mod open_loop;
+mod publishing;
 mod recovering;
 mod redirecting;
 mod reopening;
@@ -19,7 +20,7 @@ use crate::job::Job;
 use crate::meter::Meter;
 use crate::outcome::Cut;
 use crate::pace::Pace;
-use crate::progress::{Progress, Shared};
+use crate::progress::Shared;
 use crate::record::{Record, Traffic};
 use crate::recovery::Losses;
 use crate::resources::check_signals;
@@ -145,6 +146,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             Err(failure) => Ok(meter.finish_cut(now, Some(Cut { at: now, failure }))),
         };
         let record = record.unwrap_or_else(|cut| Record { cut: Some(cut), ..Record::default() });
+        if record.cut.is_none() {
+            self.publish(span, &record);
+        }
         let losses = self.end_losses(now);
         let losses = Losses { gaps: record.losses.gaps.clone(), ..losses };
         let mut traffic = Traffic::default();
@@ -176,7 +180,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
             if now >= self.check_at {
                 self.check_at = now + CHECK_EVERY_NS;
-                self.publish(meter);
+                self.publish(span, meter.record());
                 if self.shared.stopped.load(Ordering::Relaxed) {
                     return Ok(false);
                 }
@@ -187,12 +191,6 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
         }
         Ok(true)
-    }
-
-    fn publish(&self, meter: &Meter) {
-        let (replies, latency_ns) = meter.so_far();
-        let bytes = self.connections.iter().map(|(_, connection)| connection.bytes_moved()).sum();
-        self.shared.publish(self.thread, Progress { replies, latency_ns, bytes });
     }
 
     fn meter(&self, span: &Span) -> Meter {

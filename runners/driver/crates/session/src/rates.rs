@@ -10,7 +10,6 @@ use engine::schedule::{ArrivalProcess, Arrivals};
 use engine::stage::Stage;
 use engine::total::Total;
 use generator::rng::Rng;
-use report::progress_line::ProgressLine;
 use report::result::TestResult;
 use report::steps::StepResult;
 use report::warmup::WarmUp;
@@ -43,7 +42,7 @@ impl Session<'_> {
     /// One schedule.
     fn open(&self, phase: &Phase, arrivals: Arrivals) -> Result<Vec<TestResult>, Failure> {
         let (traffic, job) = self.prepare(phase)?;
-        let mut line = ProgressLine::new(&phase.name);
+        let mut line = self.line(phase);
         let window_ns = window_ns(phase, arrivals.rate);
         let (outcome, warmup) = warmup::run(
             phase,
@@ -81,7 +80,7 @@ impl Session<'_> {
         process: ArrivalProcess,
     ) -> Result<Vec<TestResult>, Failure> {
         let (traffic, job) = self.prepare(phase)?;
-        let mut line = ProgressLine::new(&phase.name);
+        let mut line = self.line(phase);
         let mut left: Vec<(u32, f64)> = (0..).zip(shuffled(rates, job.seed)).collect();
         let mut results = Vec::new();
         let mut next_stage = |outcome: Option<Outcome>| {
@@ -104,7 +103,7 @@ impl Session<'_> {
         from: Option<f64>,
     ) -> Result<Vec<TestResult>, Failure> {
         let (traffic, job) = self.prepare(phase)?;
-        let mut line = ProgressLine::new(&phase.name);
+        let mut line = self.line(phase);
         let climb_from = |rate| RateSearch::new(rate, limit, seconds(window_ns(phase, 1.0)));
         let mut search = from.map(climb_from);
         let (mut best, mut last): (Option<TestResult>, _) = (None, None);

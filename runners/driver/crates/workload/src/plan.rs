@@ -48,6 +48,8 @@ pub struct Plan {
     pub intervals: bool,
     /// The file that gets the latencies of each second.
     pub hdr_log: Option<String>,
+    /// Whether a screen shows the load while it runs.
+    pub live: bool,
     /// Run in this order; at least one.
     pub phases: Vec<Phase>,
 }
@@ -72,6 +74,11 @@ impl Plan {
         let threads = self.most_threads();
         self.check_start()?;
         self.check_part()?;
+        require(
+            !self.has_views() || self.phases.iter().all(|phase| phase.mode.sends()),
+            "--live is given for a mode that only opens connections, waits or plays a recording",
+            "give it in a closed or open loop",
+        )?;
         self.phases.iter().try_for_each(|phase| self.check_steps(phase))?;
         require(
             !self.cluster || self.phases.iter().all(|phase| !phase.mode.has_own_commands()),
@@ -126,6 +133,11 @@ impl Plan {
             "give its id with --server-pid",
         )?;
         require(pid_ok, "--server-pid is not a process id", "give the pid of the server")
+    }
+
+    /// Whether somebody looks at the load while it runs.
+    pub fn has_views(&self) -> bool {
+        self.live
     }
 
     fn check_start(&self) -> Result<(), Failure> {

@@ -86,6 +86,7 @@ impl DuelOptions {
                 recovery: None,
                 intervals: false,
                 hdr_log: None,
+                live: false,
             })
         };
         let plan = DuelPlan { sides: Sides::try_each(side)?, slice_ms: pair.slice_ms };

@@ -66,6 +66,7 @@ impl Options {
             output: Output::Table,
             intervals: true,
             hdr_log: None,
+            live: false,
             phases: vec![phase],
         };
         plan.check()?;

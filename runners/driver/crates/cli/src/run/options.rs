@@ -210,6 +210,9 @@ pub struct OneServerOptions {
     /// latencies of each second, as a log of HdrHistogram intervals
     #[arg(long, value_name = "FILE")]
     hdr_log: Option<String>,
+    /// show rates, latencies and errors on the terminal while the load runs
+    #[arg(long)]
+    live: bool,
 }
 
 /// What is sent, by options or by a file.
@@ -244,6 +247,7 @@ impl RunOptions {
             recovery: reconnect.recovery(USUAL_RECOVERY),
             intervals: false,
             hdr_log: one.hdr_log,
+            live: one.live,
         };
         plan.check()?;
         Ok((plan, ladder))
