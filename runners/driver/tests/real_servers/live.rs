@@ -125,6 +125,8 @@ fn a_screen_needs_a_terminal_and_a_load() {
         failure_line(speedbench(words), 2)
     };
     assert!(refused("-t get --live").contains("--live is given without a terminal on stderr: leave it out"));
-    assert!(refused("--mode idle --live").contains("--live is given for a mode that only opens"));
-    assert!(refused("-t get --ladder clients=1,2 --live").contains("--live is given beside --ladder"));
+    assert!(
+        refused("--mode idle --live").contains("--live or --prometheus is given for a mode that only opens")
+    );
+    assert!(refused("-t get --ladder clients=1,2 --live").contains("--live or --prometheus is given beside"));
 }

@@ -11,6 +11,7 @@ mod ladder;
 mod live;
 mod machine;
 mod memcached;
+mod metrics;
 mod modes;
 mod output;
 mod replay;

@@ -38,7 +38,7 @@ pub fn run_watched(plan: &Plan, watcher: Watcher) -> Result<Document, Failure> {
     }
     let digest = own_digest()?;
     let started_at = rfc3339(Timestamp::now());
-    let views = Views::begin(plan.live)?;
+    let views = Views::begin(plan.live, plan.metrics_at)?;
     let session = Session::new(plan)?.watched_by(watcher).seen_at(views.scoreboards());
     require_resources(plan)?;
     require_empty_server(plan)?;

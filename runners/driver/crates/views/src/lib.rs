@@ -1,10 +1,13 @@
-//! Views of a load while it runs: the screen of `--live`. It reads the scores that the threads of the
-//! load publish; no thread of the load waits for them.
+//! Views of a load while it runs: the screen of `--live`, and the metrics that `--prometheus` serves. Both read the scores that
+//! the threads of the load publish; no thread of the load waits for them.
 
 mod drawing;
+mod exporter;
+mod metrics;
 mod screen;
 mod trail;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use engine::scoreboard::Scoreboards;
@@ -18,10 +21,17 @@ pub struct Views {
 }
 
 impl Views {
-    /// Begin a screen, if `is_live`. A failure when it is impossible.
-    pub fn begin(is_live: bool) -> Result<Views, Failure> {
-        let scoreboards = is_live.then(Arc::<Scoreboards>::default);
-        let screen = scoreboards.clone().map(Screen::begin).transpose()?;
+    /// Begin those that are wanted: a screen, if `is_live`, and metrics at an address. A failure when one is impossible.
+    pub fn begin(is_live: bool, metrics_at: Option<SocketAddr>) -> Result<Views, Failure> {
+        let is_any = is_live || metrics_at.is_some();
+        let scoreboards = is_any.then(Arc::<Scoreboards>::default);
+        let (mut screen, seen) = (None, || scoreboards.clone().unwrap_or_default());
+        if let Some(address) = metrics_at {
+            exporter::begin(address, seen())?;
+        }
+        if is_live {
+            screen = Some(Screen::begin(seen())?);
+        }
         Ok(Views { scoreboards, _screen: screen })
     }
 

@@ -36,7 +36,10 @@ impl Screen {
     /// Show the loads of `scoreboards` until it is dropped. A failure when stderr is no terminal.
     pub fn begin(scoreboards: Arc<Scoreboards>) -> Result<Screen, Failure> {
         if !io::stderr().is_terminal() {
-            return Err(Failure::usage("--live is given without a terminal on stderr", "leave it out"));
+            return Err(Failure::usage(
+                "--live is given without a terminal on stderr",
+                "leave it out; --prometheus shows a load that runs, too",
+            ));
         }
         let page = open().map_err(|error| {
             close();

@@ -1,5 +1,6 @@
 //! What a run is asked to do, checked: a server, and phases of load on it.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
@@ -50,6 +51,8 @@ pub struct Plan {
     pub hdr_log: Option<String>,
     /// Whether a screen shows the load while it runs.
     pub live: bool,
+    /// Where metrics of the load are served while it runs.
+    pub metrics_at: Option<SocketAddr>,
     /// Run in this order; at least one.
     pub phases: Vec<Phase>,
 }
@@ -76,7 +79,7 @@ impl Plan {
         self.check_part()?;
         require(
             !self.has_views() || self.phases.iter().all(|phase| phase.mode.sends()),
-            "--live is given for a mode that only opens connections, waits or plays a recording",
+            "--live or --prometheus is given for a mode that only opens connections, waits or plays a recording",
             "give it in a closed or open loop",
         )?;
         self.phases.iter().try_for_each(|phase| self.check_steps(phase))?;
@@ -137,7 +140,7 @@ impl Plan {
 
     /// Whether somebody looks at the load while it runs.
     pub fn has_views(&self) -> bool {
-        self.live
+        self.live || self.metrics_at.is_some()
     }
 
     fn check_start(&self) -> Result<(), Failure> {

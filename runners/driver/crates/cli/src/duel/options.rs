@@ -87,6 +87,7 @@ impl DuelOptions {
                 intervals: false,
                 hdr_log: None,
                 live: false,
+                metrics_at: None,
             })
         };
         let plan = DuelPlan { sides: Sides::try_each(side)?, slice_ms: pair.slice_ms };

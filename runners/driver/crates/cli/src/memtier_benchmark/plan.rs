@@ -67,6 +67,7 @@ impl Options {
             intervals: true,
             hdr_log: None,
             live: false,
+            metrics_at: None,
             phases: vec![phase],
         };
         plan.check()?;

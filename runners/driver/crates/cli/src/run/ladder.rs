@@ -52,7 +52,11 @@ impl LadderOptions {
             "--hdr-log is given beside --ladder",
             "give --json, which has all histograms",
         )?;
-        require(!plan.has_views(), "--live is given beside --ladder", "leave one of them out")?;
+        require(
+            !plan.has_views(),
+            "--live or --prometheus is given beside --ladder",
+            "leave one of them out",
+        )?;
         let Some(command) = &self.fresh_server else { return Ok(()) };
         fresh_server::check(command)?;
         let another = ["host", "port", "socket", "uri", "server_pid", "cluster"];

@@ -1,5 +1,6 @@
 //! The options of `speedbench run`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +11,9 @@ use crate::endpoint::{Endpoint, TlsOptions};
 use crate::reconnecting::ReconnectOptions;
 use crate::run::ladder::LadderOptions;
 use crate::run::ramp::{Bend, Rate, rate, shape};
-use crate::run::values::{Prefill, cpus, events, limit, milliseconds, part, prefill, rates, speed, start};
+use crate::run::values::{
+    Prefill, cpus, events, limit, metrics_address, milliseconds, part, prefill, rates, speed, start,
+};
 use crate::values::{amount, bytes, count, named, seconds};
 use engine::job::Window;
 use engine::part::Part;
@@ -213,6 +216,9 @@ pub struct OneServerOptions {
     /// show rates, latencies and errors on the terminal while the load runs
     #[arg(long)]
     live: bool,
+    /// serve them as metrics at http://ADDRESS/metrics while it runs; ADDRESS is IP:PORT, or a port of 127.0.0.1
+    #[arg(long, value_name = "ADDRESS", value_parser = metrics_address)]
+    prometheus: Option<SocketAddr>,
 }
 
 /// What is sent, by options or by a file.
@@ -248,6 +254,7 @@ impl RunOptions {
             intervals: false,
             hdr_log: one.hdr_log,
             live: one.live,
+            metrics_at: one.prometheus,
         };
         plan.check()?;
         Ok((plan, ladder))
