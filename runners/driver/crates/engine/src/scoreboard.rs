@@ -17,7 +17,7 @@ pub struct Score {
     pub errors: u64,
     /// Sent and received since the connections were opened.
     pub bytes: u64,
-    /// Connections that are open.
+    /// Connections that are open; while their number changes by a ramp, those that send.
     pub connections: u64,
     /// Connections that were opened again.
     pub reconnects: u64,

@@ -4,6 +4,7 @@ mod climbing;
 mod closed_loop;
 mod open_loop;
 mod publishing;
+mod ramping;
 mod recovering;
 mod redirecting;
 mod reopening;
@@ -203,6 +204,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
 
     fn begin(&mut self, span: &Span, now: u64) -> Result<(), Failure> {
         self.climb.begin(span.begins_at);
+        if let Some(clients) = &span.clients {
+            return self.begin_ramp(clients, span, now);
+        }
         (0..self.connections.len()).try_for_each(|token| self.begin_on(token, span, (span.begins_at, now)))
     }
 

@@ -190,7 +190,7 @@ fn probe_span(job: &Job, span: Span) -> Span {
         series: series + PROBE_SERIES,
         ramp: None,
     });
-    Span { arrivals, ..span }
+    Span { arrivals, clients: None, ..span }
 }
 
 /// One report of each thread, in their order, or the first failure. Meanwhile `watch` is called now and then.

@@ -32,6 +32,7 @@ impl Session<'_> {
             Mode::Open { rate, arrivals } => {
                 self.open(phase, Arrivals { rate: *rate, process: *arrivals, series: 0, ramp: None })
             }
+            Mode::Ramp { setting, .. } if phase.mode.ramps_clients() => self.client_ramp(phase, setting),
             Mode::Ramp { setting, arrivals } => self.ramp(phase, setting, *arrivals),
             Mode::Sweep { rates, arrivals } => self.sweep(phase, rates, *arrivals),
             Mode::Search { limit, arrivals, from } => self.search(phase, *limit, *arrivals, *from),
@@ -70,6 +71,19 @@ impl Session<'_> {
         let mut results = self.open(phase, Arrivals { rate, process, series: 0, ramp: Some(ramp) })?;
         results.iter_mut().for_each(|result| result.steps = StepResult::all(result, setting.steps, &ramp));
         Ok(results)
+    }
+
+    /// Connections that change in number, in a closed loop, with results by step.
+    fn client_ramp(&self, phase: &Phase, setting: &ramp::Setting) -> Result<Vec<TestResult>, Failure> {
+        let (traffic, job) = self.prepare(phase)?;
+        let mut line = self.line(phase);
+        let (warmup_ns, window_ns) = (units::ns(phase.warmup), window_ns(phase, 1.0));
+        let clients = setting.ramp(seconds(warmup_ns), seconds(window_ns));
+        let stage = Stage::Ramped { warmup_ns, window_ns, clients };
+        let outcome = traffic.run(&job, &[stage], &mut |progress| self.watch(&mut line, progress))?;
+        let mut result = result(&job, phase, &outcome);
+        result.steps = StepResult::all(&result, setting.steps, &clients);
+        Ok(vec![result])
     }
 
     /// Each of `rates` once, in a random order; the results in the order of the rates.

@@ -67,7 +67,7 @@ const NUMBERS: [Family; 5] = [
     Family {
         name: "speedbench_connections",
         kind: "gauge",
-        help: "Connections that are open.",
+        help: "Connections that are open, or send, while their number changes.",
         of: |score| score.connections,
     },
 ];

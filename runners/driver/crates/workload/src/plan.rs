@@ -109,6 +109,11 @@ impl Plan {
             "leave one of them out",
         )?;
         require(
+            self.recovery.is_none() || !self.phases.iter().any(|phase| phase.mode.ramps_clients()),
+            "--reconnect-on-error is given beside a changing number of connections",
+            "leave one of them out",
+        )?;
+        require(
             self.database == 0 || self.phases.iter().all(|phase| !matches!(phase.mode, Mode::Replay(_))),
             "--dbnum is given beside a recording, whose requests have databases of their own",
             "leave it out",
@@ -197,6 +202,7 @@ impl Plan {
         let alone = [
             ("--warmup-most", phase.warmup_most.is_some()),
             ("a probe", phase.probe.is_some()),
+            ("a changing number of connections", phase.mode.ramps_clients()),
             ("--reconnect-on-error", self.recovery.is_some()),
         ];
         match alone.iter().find(|(_, is_there)| *is_there) {

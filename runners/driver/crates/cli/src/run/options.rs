@@ -10,7 +10,7 @@ use crate::arguments::Given;
 use crate::endpoint::{Endpoint, TlsOptions};
 use crate::reconnecting::ReconnectOptions;
 use crate::run::ladder::LadderOptions;
-use crate::run::ramp::{Bend, Rate, rate, shape};
+use crate::run::ramp::{Bend, Swing, clients, rate, shape};
 use crate::run::values::{
     Prefill, cpus, events, limit, metrics_address, milliseconds, part, prefill, rates, speed, start,
 };
@@ -89,9 +89,9 @@ pub struct LoadOptions {
     /// of ping,set,get,incr, in this order (all); a mix with weights is a test, too: get:9+set:1
     #[arg(short = 't', value_name = "TESTS")]
     pub tests: Option<String>,
-    /// connections (50)
-    #[arg(short = 'c', value_name = "CLIENTS", value_parser = |text: &str| count::<usize>("-c", text))]
-    pub clients: Option<usize>,
+    /// connections (50), or A..B: all are open, and of them first A send, then more or fewer, at last B
+    #[arg(short = 'c', value_name = "CLIENTS", value_parser = clients)]
+    pub clients: Option<Swing<usize>>,
     /// requests per batch of a connection (1)
     #[arg(short = 'P', value_name = "PIPELINE", value_parser = |text: &str| count::<usize>("-P", text))]
     pub pipeline: Option<usize>,
@@ -115,11 +115,11 @@ pub struct LoadOptions {
     pub tracking: bool,
     /// open loop: R requests per second of all connections, or A..B: changing from A to B; -P limits those in flight on each
     #[arg(long, value_name = "R", value_parser = rate)]
-    pub rate: Option<Rate>,
-    /// how a rate A..B changes: line, steps, sine:PERIODS, or burst:PERIODS:SHARE at B (line)
+    pub rate: Option<Swing<f64>>,
+    /// how --rate A..B or -c A..B changes: line, steps, sine:PERIODS, or burst:PERIODS:SHARE at B (line)
     #[arg(long, value_name = "SHAPE", value_parser = shape)]
     pub shape: Option<Bend>,
-    /// parts of the window that have results of their own, at a rate A..B (10)
+    /// parts of the window that have results of their own, with A..B (10)
     #[arg(long, value_name = "N")]
     pub steps: Option<u32>,
     /// fixed, or poisson: random gaps (fixed)

@@ -15,18 +15,18 @@ impl<P: Protocol> Worker<'_, P> {
         let bytes = self.connections.iter().map(|(_, connection)| connection.bytes_moved()).sum();
         self.shared.publish(self.thread, Progress { replies, latency_ns, bytes });
         if let Some(scoreboard) = &self.job.scoreboard {
-            scoreboard.publish(self.thread, span, |score| self.write(score, bytes, record));
+            scoreboard.publish(self.thread, span, |score| self.write(score, bytes, span, record));
         }
     }
 
     /// Note what was counted until now, without an allocation after the first time.
-    fn write(&self, score: &mut Score, bytes: u64, record: &Record) {
+    fn write(&self, score: &mut Score, bytes: u64, span: &Span, record: &Record) {
         let losses = &self.troubles.losses;
         score.at = clock::now();
         score.replies = record.inside.replies;
         score.errors = record.inside.errors + losses.lost;
         score.bytes = bytes;
-        score.connections = self.open_connections();
+        score.connections = self.sending_connections(span);
         score.reconnects = losses.reconnects;
         score.latency.clone_from(&record.latency);
         score.commands.resize_with(record.commands.len(), Default::default);
@@ -35,7 +35,11 @@ impl<P: Protocol> Worker<'_, P> {
         }
     }
 
-    fn open_connections(&self) -> u64 {
+    /// Those that are open, or that send, while their number changes.
+    fn sending_connections(&self, span: &Span) -> u64 {
+        if span.clients.is_some() {
+            return self.connections.iter().filter(|(_, connection)| connection.quota > 0).count() as u64;
+        }
         let closed = self.troubles.by_token.values().filter(|trouble| !trouble.is_open).count();
         (self.connections.len() - closed) as u64
     }
