@@ -128,5 +128,8 @@ fn a_screen_needs_a_terminal_and_a_load() {
     assert!(
         refused("--mode idle --live").contains("--live or --prometheus is given for a mode that only opens")
     );
-    assert!(refused("-t get --ladder clients=1,2 --live").contains("--live or --prometheus is given beside"));
+    assert!(
+        refused("-t get --ladder clients=1,2 --live")
+            .contains("--live, --prometheus or --html is given beside")
+    );
 }

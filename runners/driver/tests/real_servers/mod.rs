@@ -6,6 +6,7 @@ mod cluster;
 mod counts;
 mod duel;
 mod going_on;
+mod html;
 mod join;
 mod ladder;
 mod live;

@@ -49,6 +49,8 @@ pub struct Plan {
     pub intervals: bool,
     /// The file that gets the latencies of each second.
     pub hdr_log: Option<String>,
+    /// The file that gets the result as a page.
+    pub html: Option<String>,
     /// Whether a screen shows the load while it runs.
     pub live: bool,
     /// Where metrics of the load are served while it runs.

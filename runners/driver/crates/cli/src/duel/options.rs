@@ -86,6 +86,7 @@ impl DuelOptions {
                 recovery: None,
                 intervals: false,
                 hdr_log: None,
+                html: None,
                 live: false,
                 metrics_at: None,
             })

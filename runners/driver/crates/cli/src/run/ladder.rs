@@ -53,8 +53,8 @@ impl LadderOptions {
             "give --json, which has all histograms",
         )?;
         require(
-            !plan.has_views(),
-            "--live or --prometheus is given beside --ladder",
+            !plan.has_views() && plan.html.is_none(),
+            "--live, --prometheus or --html is given beside --ladder",
             "leave one of them out",
         )?;
         let Some(command) = &self.fresh_server else { return Ok(()) };

@@ -213,6 +213,9 @@ pub struct OneServerOptions {
     /// latencies of each second, as a log of HdrHistogram intervals
     #[arg(long, value_name = "FILE")]
     hdr_log: Option<String>,
+    /// the result as a page that stands alone, too, with curves
+    #[arg(long, value_name = "FILE")]
+    html: Option<String>,
     /// show rates, latencies and errors on the terminal while the load runs
     #[arg(long)]
     live: bool,
@@ -253,6 +256,7 @@ impl RunOptions {
             recovery: reconnect.recovery(USUAL_RECOVERY),
             intervals: false,
             hdr_log: one.hdr_log,
+            html: one.html,
             live: one.live,
             metrics_at: one.prometheus,
         };
