@@ -193,7 +193,7 @@ def merge_of(files: Files, tree: str, before: str) -> str:
     return git(files.repository, *identity, *arguments).decode().strip()
 
 
-class Bench:
+class CommitBench:
     """One directory in which commits are built, and the counts of what was built."""
 
     def __init__(self, server: str, repository: Path, room: Path, options: argparse.Namespace) -> None:
@@ -238,7 +238,7 @@ class Unbuildable(Exception):
     """A commit does not build; the message is the compiler's."""
 
 
-def search(bench: Bench, slug: str, before: str, commit: str) -> tuple[list[Hunk], HunkEvidence]:
+def search(bench: CommitBench, slug: str, before: str, commit: str) -> tuple[list[Hunk], HunkEvidence]:
     """What the trial of a commit's hunks shows, by the server's own steps."""
     pieces = hunks.hunks_between(slug, before, commit)
     trial = HunkTrial(pieces=list(map(trials.facts_of, pieces)))
@@ -250,7 +250,7 @@ def search(bench: Bench, slug: str, before: str, commit: str) -> tuple[list[Hunk
     return pieces, HunkEvidence(trial, steps, bench.benchmark)
 
 
-def step_of(bench: Bench, slug: str, ends: tuple[str, str], pieces: list[Hunk], indexes: list[int]) -> HunkStep:
+def step_of(bench: CommitBench, slug: str, ends: tuple[str, str], pieces: list[Hunk], indexes: list[int]) -> HunkStep:
     before, commit = ends
     some = [pieces[index] for index in indexes]
     sha = before if len(some) == len(pieces) else hunks.commit_without(slug, commit, some)
@@ -264,7 +264,7 @@ def step_of(bench: Bench, slug: str, ends: tuple[str, str], pieces: list[Hunk], 
 def tried(options: argparse.Namespace, repository: Path, room: Path) -> Iterator[bool]:
     """Whether the right hunks are named, commit by commit."""
     slug, rng = repository.stem, Random(options.seed)
-    bench = Bench(options.server, repository, room, options)
+    bench = CommitBench(options.server, repository, room, options)
     print("| commit | guilty | named | alone refused | builds | result |\n|---|---|---|---|---|---|")
     for number in range(options.commits):
         kind = options.kinds[number % len(options.kinds)]
@@ -289,7 +289,7 @@ def tried(options: argparse.Namespace, repository: Path, room: Path) -> Iterator
 
 def show_real(options: argparse.Namespace, repository: Path, room: Path) -> None:
     """What the trial of each commit of ``--real`` finds, against its first parent."""
-    bench = Bench(options.server, repository, room, options)
+    bench = CommitBench(options.server, repository, room, options)
     for revision in options.real:
         commit, before = git(repository, "rev-parse", f"{revision}^{{commit}}", f"{revision}^1").decode().split()
         pieces, evidence = search(bench, repository.stem, before, commit)

@@ -67,7 +67,7 @@ PEERS = (
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SuiteOutcome:
     passed: tuple[str, ...]
     failed: tuple[str, ...]
 
@@ -76,12 +76,12 @@ class Outcome:
         return len(self.passed) + len(self.failed)
 
 
-def outcome(peer: Peer, text: str) -> Outcome:
+def outcome(peer: Peer, text: str) -> SuiteOutcome:
     """The tests that the output ``text`` of a suite names, by how they ended."""
     plain = COLOURS.sub("", text).replace("\r\n", "\n")
     passed = re.findall(peer.passed, plain, re.MULTILINE)
     failed = re.findall(peer.failed, plain, re.MULTILINE)
-    return Outcome(tuple(dict.fromkeys(passed)), tuple(dict.fromkeys(failed)))
+    return SuiteOutcome(tuple(dict.fromkeys(passed)), tuple(dict.fromkeys(failed)))
 
 
 def copy_of(peer: Peer, folder: Path, room: Path, program: Path | None) -> Path:
@@ -114,7 +114,7 @@ def run(peer: Peer, copy: Path, tls: bool, environment: dict[str, str]) -> str:
     return ended.stdout.decode(errors="replace")
 
 
-def measured(peer: Peer, folder: Path, program: Path | None, tls: bool, environment: dict[str, str]) -> Outcome:
+def measured(peer: Peer, folder: Path, program: Path | None, tls: bool, environment: dict[str, str]) -> SuiteOutcome:
     with tempfile.TemporaryDirectory(prefix="peer-suites-") as room:
         text = run(peer, copy_of(peer, folder, Path(room), program), tls, environment)
     result = outcome(peer, text)

@@ -133,7 +133,7 @@ class Loops:
         return f"Change the loop of GET to {self.turns} turns"
 
 
-class Work:
+class RepeatedWork:
     """Work that is done once more, from each planted commit on."""
 
     effects = ("Hash the key once more in each look-up", "Copy the value once more in each SET")
@@ -162,7 +162,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.plant == "loops" and options.server != "redis":
         parser.error("loops are planted in Redis alone: take --plant work")
-    plan = Loops(options.percent_per_step) if options.plant == "loops" else Work(WORK[options.server])
+    plan = Loops(options.percent_per_step) if options.plant == "loops" else RepeatedWork(WORK[options.server])
     count = ["-n", str(options.commits)]
     sources = SOURCES[options.server]
     log = git(options.repository, "log", "--first-parent", "--format=%H", *count, options.head, "--", *sources)

@@ -54,7 +54,7 @@ while True:
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class Disturbance:
     """The disturbance of a trial: a process that uses this share of the core of the server or the driver."""
 
     core: str = ""
@@ -65,12 +65,12 @@ class Neighbour:
 
 
 NEIGHBOURS = (
-    Neighbour(),
-    Neighbour("server", 0.05),
-    Neighbour("server", 0.2),
-    Neighbour("server", 1.0),
-    Neighbour("driver", 0.2),
-    Neighbour("driver", 1.0),
+    Disturbance(),
+    Disturbance("server", 0.05),
+    Disturbance("server", 0.2),
+    Disturbance("server", 1.0),
+    Disturbance("driver", 0.2),
+    Disturbance("driver", 1.0),
 )
 
 
@@ -81,7 +81,7 @@ class Seen:
 
 
 @contextlib.contextmanager
-def neighbour(kind: Neighbour, plan: Placement) -> Iterator[None]:
+def neighbour(kind: Disturbance, plan: Placement) -> Iterator[None]:
     if not kind.core:
         yield
         return
@@ -133,7 +133,7 @@ class GateTrials:
         )
         self.gave_up = 0
 
-    def trial(self, kind: Neighbour, number: int) -> Seen:
+    def trial(self, kind: Disturbance, number: int) -> Seen:
         self.gave_up += self.gate.await_quiet(self.control).gave_up
         artifacts = {self.program.name: self.program}
         with self.launcher.running(ServerSpec(self.recipe, "unix", artifacts), self.rng, self.control) as server:
@@ -148,7 +148,7 @@ class GateTrials:
             return Seen(outcome, watch.findings)
 
 
-def report(seen: dict[Neighbour, list[Seen]]) -> None:
+def report(seen: dict[Disturbance, list[Seen]]) -> None:
     print(f"{'':24} {'gate':>6} {'driver':>6}  {'CPU/req':>8} {'req/s':>8}  flags (trials)")
     base = seen[NEIGHBOURS[0]]
     for kind, trials in seen.items():
@@ -186,7 +186,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         bench = GateTrials(Path(directory), options)
         os.sched_setaffinity(0, bench.plan.housekeeping)
-        seen: dict[Neighbour, list[Seen]] = {kind: [] for kind in NEIGHBOURS}
+        seen: dict[Disturbance, list[Seen]] = {kind: [] for kind in NEIGHBOURS}
         for number in range(options.trials):
             for kind in bench.rng.sample(NEIGHBOURS, len(NEIGHBOURS)):
                 seen[kind].append(bench.trial(kind, number))

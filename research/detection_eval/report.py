@@ -14,7 +14,7 @@ from research.detection_eval.detectors.beside import PeerScore
 from research.detection_eval.detectors.cost import MANY, CostCase, DetectionCost
 from research.detection_eval.detectors.settling import RANGE, Narrowed, Rounds
 from research.detection_eval.lines import datasets
-from research.detection_eval.scores import Found, Record, Score, quantile, score
+from research.detection_eval.scores import Record, Score, TrackedChange, quantile, score
 
 STAGES = (
     "never suspected",
@@ -164,7 +164,7 @@ def drift(records: Sequence[Record]) -> str:
     return table(("", "lines", "at, in the median", "at the latest"), rows)
 
 
-def sum_at_first(record: Record, moment: Callable[[Found], int | None]) -> float | None:
+def sum_at_first(record: Record, moment: Callable[[TrackedChange], int | None]) -> float | None:
     """What the drift had come to at the first of these moments after it began; None where there is none."""
     begun = record.line.truth[0][0]
     found = [now for one in record.found if one.direction > 0 and (now := moment(one)) is not None and now >= begun]

@@ -16,7 +16,7 @@ MATURE = 240  # commits after which a line has all the history that detection lo
 
 
 @dataclass
-class Found:
+class TrackedChange:
     """A change point's life: ``seen`` is the newest commit when it was first there, ``places`` where it was put.
 
     ``bracket`` and ``range`` are (last commit of the old level, first of the new one); None before it was settled.
@@ -51,28 +51,28 @@ class Record:
     """Everything that happened on one line."""
 
     line: Line
-    found: list[Found] = field(default_factory=list)
+    found: list[TrackedChange] = field(default_factory=list)
     pairs: int = 0
     margin: int = MARGIN
     error: str = ""  # of the series, if detection failed on it
 
     @property
-    def confirmed(self) -> list[Found]:
+    def confirmed(self) -> list[TrackedChange]:
         """The steps."""
         return [one for one in self.found if one.status == "confirmed" and one.kind == "step"]
 
     @property
-    def drifts(self) -> list[Found]:
+    def drifts(self) -> list[TrackedChange]:
         return [one for one in self.found if one.status == "confirmed" and one.kind == "drift"]
 
-    def has_moved(self, drift: Found) -> bool:
+    def has_moved(self, drift: TrackedChange) -> bool:
         """Does the true level really differ from that of the reference, in the direction of the drift?"""
         assert drift.range is not None
         old, new = self.line.levels[list(drift.range)]
         return bool((new - old) * drift.direction > MOVED * abs(old))
 
 
-def match(truth: Sequence[Change], found: Sequence[Found], margin: int) -> dict[int, int]:
+def match(truth: Sequence[Change], found: Sequence[TrackedChange], margin: int) -> dict[int, int]:
     """Number of a true change -> number of the confirmed one that tells of it: one to one, the nearest first."""
     near = sorted(
         (one.distance(index), t, f)
@@ -106,7 +106,7 @@ def loss(record: Record, change: Change) -> str:
     return "withdrawn" if all(one.status == "withdrawn" for one in near) else "still open at the end"
 
 
-def told_of(one: Found, index: int, margin: int) -> bool:
+def told_of(one: TrackedChange, index: int, margin: int) -> bool:
     return one.near(index, margin) or bool(one.bracket and one.bracket[0] < index <= one.bracket[1])
 
 

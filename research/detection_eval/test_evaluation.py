@@ -22,7 +22,7 @@ from research.detection_eval.report import (
     summary,
     tables,
 )
-from research.detection_eval.scores import Found, Record, match, score
+from research.detection_eval.scores import Record, TrackedChange, match, score
 from research.detection_eval.store import Store
 
 STEP = 40
@@ -58,10 +58,10 @@ def test_a_line_without_a_change_has_none_confirmed() -> None:
 def test_losses_are_told_by_the_stage_at_which_they_happened() -> None:
     line = Line("five", [[1.0]] * 200, [(20, 1), (60, 1), (100, -1), (140, 1), (180, 1)], [0.1] * 5)
     found = [
-        Found(61, 1, [60], "refuted", (56, 61), (56, 61)),
-        Found(101, -1, [104], "refuted", (101, 106), (101, 106)),
-        Found(141, 1, [140], "confirmed", (136, 141), (139, 140), 141),
-        Found(181, 1, [180], "unsettled", (176, 181), (176, 181)),
+        TrackedChange(61, 1, [60], "refuted", (56, 61), (56, 61)),
+        TrackedChange(101, -1, [104], "refuted", (101, 106), (101, 106)),
+        TrackedChange(141, 1, [140], "confirmed", (136, 141), (139, 140), 141),
+        TrackedChange(181, 1, [180], "unsettled", (176, 181), (176, 181)),
     ]
     total = score([Record(line, found)])
     assert total.losses == {
@@ -74,7 +74,10 @@ def test_losses_are_told_by_the_stage_at_which_they_happened() -> None:
 
 
 def test_one_report_answers_for_one_change_of_its_direction() -> None:
-    twice = [Found(21, 1, [20], "confirmed", None, (19, 20), 21), Found(25, 1, [22], "confirmed", None, (21, 22), 25)]
+    twice = [
+        TrackedChange(21, 1, [20], "confirmed", None, (19, 20), 21),
+        TrackedChange(25, 1, [22], "confirmed", None, (21, 22), 25),
+    ]
     assert match([(20, 1)], twice, 5) == {0: 0}
     assert match([(20, -1)], twice, 5) == {}
     assert score([Record(Line("one", [[1.0]] * 50, [(20, 1)], [0.1]), twice)]).false == 1
@@ -166,7 +169,10 @@ def test_rates_have_exact_intervals() -> None:
         [
             Record(
                 Line("nine", [[1.0]] * 500, [(50 * i, 1) for i in range(1, 10)], [0.1] * 9),
-                [Found(50 * i, 1, [50 * i], "confirmed", None, (50 * i - 1, 50 * i), 50 * i) for i in range(1, 6)],
+                [
+                    TrackedChange(50 * i, 1, [50 * i], "confirmed", None, (50 * i - 1, 50 * i), 50 * i)
+                    for i in range(1, 6)
+                ],
             )
         ]
     )
@@ -182,8 +188,8 @@ def headings(text: str) -> list[str]:
 
 def test_a_drift_is_told_by_what_it_had_come_to() -> None:
     (line,) = noise.drifting(1, 1)
-    step = Found(150, 1, [150], "confirmed", None, (149, 150), 151)  # before it began
-    late = Found(205, 1, [200], "confirmed", None, (199, 205), 209)
+    step = TrackedChange(150, 1, [150], "confirmed", None, (149, 150), 151)  # before it began
+    late = TrackedChange(205, 1, [200], "confirmed", None, (199, 205), 209)
     record = Record(line, [step, late])
     assert sum_at_first(record, lambda one: one.seen) == pytest.approx(1.003**6 - 1)
     assert sum_at_first(record, lambda one: one.confirmed_at) == pytest.approx(1.003**10 - 1)

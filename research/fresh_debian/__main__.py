@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from research.fresh_debian import page
-from research.fresh_debian.machines import Machine, MachineError, call, debian, network
+from research.fresh_debian.machines import DebianMachine, MachineError, call, debian, network
 from research.fresh_debian.page import CommandBlock
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -54,8 +54,8 @@ WAIT_S = 900
 class Walk:
     """The two machines, and what was done on them so far."""
 
-    server: Machine
-    machine: Machine
+    server: DebianMachine
+    machine: DebianMachine
     newer: str
     code: str = CODE
     steps: list[tuple[str, float]] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Walk:
         changed = script.replace(ADDRESS, LOCAL).replace(CODE, self.code).replace(TRACKED, SAMPLE)
         return changed.replace("speedtrack-new.tar.gz", UPGRADE).replace("/opt/speedtrack-new/", f"/opt/{self.newer}/")
 
-    def until(self, machine: Machine, script: str, wanted: str) -> str:
+    def until(self, machine: DebianMachine, script: str, wanted: str) -> str:
         deadline = time.monotonic() + WAIT_S
         while True:
             try:
@@ -181,8 +181,8 @@ def main() -> None:
             server_root, machine_root, newer = prepare(room, options)
             name = stack.enter_context(network(f"st{os.getpid()}", f"10.213.{os.getpid() % 256}"))
             given = {"PIP_CERT": "/etc/ssl/certs/ca-certificates.crt"}
-            server = Machine("server", server_root, name, given)
-            machine = Machine("machine", machine_root, name, given | dict([SHARED.split("=")]))
+            server = DebianMachine("server", server_root, name, given)
+            machine = DebianMachine("machine", machine_root, name, given | dict([SHARED.split("=")]))
             for one in (server, machine):
                 stack.callback(one.stop)
                 one.start()

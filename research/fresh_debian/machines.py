@@ -61,7 +61,7 @@ def network(name: str, subnet: str) -> Iterator[str]:
 
 
 @dataclass
-class Machine:
+class DebianMachine:
     """One machine; `environment` is what its commands get in addition."""
 
     name: str

@@ -48,7 +48,7 @@ BUDGETS = {
 }
 
 
-def budget_of(page: pages.Page) -> RequestBudget:
+def budget_of(page: pages.PageKind) -> RequestBudget:
     found = (b for (name, title), b in BUDGETS.items() if name == page.name and page.title.startswith(title))
     return next(found, RequestBudget())
 

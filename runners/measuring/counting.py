@@ -37,7 +37,7 @@ from runners.measuring.callgrind_report import cost_of_parts, function_costs, pa
 from runners.measuring.counted_loads import ROUNDS, SEEDS, CountedLoad, check_countable, counted_loads
 from runners.measuring.stacks import Stack, StackTable
 from runners.measuring.trials import MEASURE, Trial, TrialRunner, TrialStart
-from runners.servers.answers import Question, ask
+from runners.servers.answers import ServerRequest, ask
 from runners.servers.capacity import recipe_for
 from runners.servers.server import GREETINGS, ServerProcess, ServerSpec
 
@@ -326,7 +326,7 @@ class CountingProcess:
 
     def _ask(self, request: bytes) -> bytes:
         try:
-            return ask(self.server.address, Question(request, is_line, ANSWER_S, LONGEST_ANSWER))
+            return ask(self.server.address, ServerRequest(request, is_line, ANSWER_S, LONGEST_ANSWER))
         except OSError as error:
             self.server.check_alive()
             raise BenchmarkFailed(f"the server does not answer: {error}") from error

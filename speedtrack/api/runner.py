@@ -21,7 +21,7 @@ from speedtrack.runs.documents import (
     Claim,
     Completion,
     Enrolment,
-    Failure,
+    FailureReport,
     Hello,
     LogPiece,
     ProfileReport,
@@ -148,7 +148,7 @@ def complete(request: MachineRequest, run_id: int, completion: Completion) -> An
 
 
 @api.post("runs/{run_id}/fail", response=Nothing)
-def fail(request: MachineRequest, run_id: int, failure: Failure) -> Answer:
+def fail(request: MachineRequest, run_id: int, failure: FailureReport) -> Answer:
     queue.fail(request.auth, run_id, failure)
     failpoints.reach("fail.after_commit")
     return {}

@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from speedtrack.alerts.headlines import Change, DirectionSummary, headline, summaries_of
+from speedtrack.alerts.headlines import DirectionSummary, SeriesChange, headline, summaries_of
 from speedtrack.alerts.hunks.findings import hunks_of
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.alerts.pairs import counts
@@ -229,7 +229,7 @@ class DigestLine:
         return DigestLine(alert, summaries_of(changes_of(alert)), url)
 
     @property
-    def worst(self) -> Change | None:
+    def worst(self) -> SeriesChange | None:
         """The worst change; None if the alert has no change points left."""
         return self.summaries[0].largest if self.summaries else None
 

@@ -166,7 +166,7 @@ def end_former_secret(actor: Actor, project: Project) -> Done:
 
 @operation("delivery.replay")
 def replay(actor: Actor, project: Project, numbers: Sequence[int]) -> Done:
-    """Take calls of a webhook as if they had just arrived. Raises deliveries.NotPossible."""
+    """Take calls of a webhook as if they had just arrived. Raises deliveries.DeliveryConflict."""
     if not numbers:
         raise BadInput("name one delivery or more", "deliveries")
     count = deliveries.replay(project, deliveries.calls_numbered(project, numbers))
@@ -178,7 +178,7 @@ def replay(actor: Actor, project: Project, numbers: Sequence[int]) -> Done:
 
 @operation("delivery.purge")
 def purge(actor: Actor, project: Project, older_than_days: int, status: str = "") -> Done:
-    """Delete old calls of a webhook. ``status``: only these. Raises deliveries.NotPossible."""
+    """Delete old calls of a webhook. ``status``: only these. Raises deliveries.DeliveryConflict."""
     deleted = deliveries.purge(project, older_than_days, status)
     return Done(f"{deleted} are deleted", f"older than {older_than_days} days", {"deleted": (None, deleted)})
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 
 from speedtrack.outside import document, taking
-from speedtrack.outside.document import SCHEMA, DocumentError, Refusal
+from speedtrack.outside.document import SCHEMA, DocumentError, ResultRefusal
 from speedtrack.outside.readers import Options, ReadError, registry, results
 from speedtrack.outside.readers.files import File, Folder
 from speedtrack.outside.readers.folders import folder_of
@@ -225,9 +225,9 @@ def store_each(
     return outcomes
 
 
-def refusals_in_words(parcel: Parcel, refusals: Iterable[Refusal]) -> list[str]:
+def refusals_in_words(parcel: Parcel, refusals: Iterable[ResultRefusal]) -> list[str]:
     """A sentence about each refused result. Those with the same fault of a commit or machine share one."""
-    groups: dict[object, list[Refusal]] = {}
+    groups: dict[object, list[ResultRefusal]] = {}
     for refusal in refusals:
         within = refusal.pointer.removeprefix(f"/results/{refusal.index}")
         shared = (within, refusal.detail) if within in ("/commit", "/machine") else refusal.index
@@ -238,7 +238,7 @@ def refusals_in_words(parcel: Parcel, refusals: Iterable[Refusal]) -> list[str]:
     ]
 
 
-def refusal_in_words(parcel: Parcel, refusal: Refusal) -> str:
+def refusal_in_words(parcel: Parcel, refusal: ResultRefusal) -> str:
     """The sentence about a refused result.
 
     For a file of another tool it names the result, since the user does not know its position in our document.

@@ -8,7 +8,7 @@ from django.db.models import Prefetch, QuerySet
 from pydantic import Field
 
 from speedtrack.alerts.headlines import headline
-from speedtrack.alerts.hunks.findings import State, hunks_of
+from speedtrack.alerts.hunks.findings import HunkState, hunks_of
 from speedtrack.alerts.models import Alert, ChangePoint, Verdict
 from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.sizes import settling_verdicts
@@ -306,7 +306,7 @@ class HunkFindingDocument(Document):
     """Which hunks of the named commit changed the instructions of a benchmark, by taking them back and counting."""
 
     benchmark: Text
-    state: str = Field(description=f"`{'`, `'.join(State)}`")
+    state: str = Field(description=f"`{'`, `'.join(HunkState)}`")
     sentence: Text
     growth: float | None = Field(description="instructions per request that the whole commit adds")
     explained: float | None = Field(description="those that the named hunks add together")

@@ -297,7 +297,7 @@ class BuildReport(Leased):
     environment: ReportedEnvironment | None = None
 
 
-class Failure(Leased):
+class FailureReport(Leased):
     kind: Literal["transient", "permanent", "stopped"]
     error: Text = Field(min_length=1, max_length=20_000)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from research.detection_eval.lines.datasets import DataSet
 from research.detection_eval.lines.lines import Line
-from research.detection_eval.scores import Found, Record, Score, score
+from research.detection_eval.scores import Record, Score, TrackedChange, score
 
 ROOT = Path(__file__).resolve().parents[3]
 SLOW = {"MongoDB e-divisive": 8, "Otava": 4, "Otava, >= 2%": 4, "asv steps, 5%": 4}  # these get each n-th line only
@@ -44,7 +44,7 @@ def compare(python: str, peer: str, sets: Sequence[DataSet], count: int) -> list
     for answer in answers:
         one, line = places[answer["line"]]
         founds = [
-            Found(r["seen"], r["direction"], [r["place"]], "confirmed", range=(r["place"] - 1, r["place"]))
+            TrackedChange(r["seen"], r["direction"], [r["place"]], "confirmed", range=(r["place"] - 1, r["place"]))
             for r in answer["reports"]
         ]
         vanished = [r["vanished"] for r in answer["reports"]]
@@ -64,14 +64,14 @@ def history(executor: ProcessPoolExecutor, sets: Sequence[DataSet]) -> list[Peer
     return [one_score("SpeedTrack, from history alone", name, rows) for name, rows in found.items()]
 
 
-def history_of(line: Line) -> tuple[list[Found], float]:
+def history_of(line: Line) -> tuple[list[TrackedChange], float]:
     """Every verdict of a line as its points arrive, none of which is taken back; and the seconds it took."""
     replay = importlib.import_module("speedtrack.stats.changes.history").Replay()
-    founds: list[Found] = []
+    founds: list[TrackedChange] = []
     begun = time.process_time()
     for now, values in enumerate(line.values):
         for place, direction in replay.push(now, values)[len(founds) :]:
-            founds.append(Found(now, direction, [place], "confirmed", range=(place - 1, place)))
+            founds.append(TrackedChange(now, direction, [place], "confirmed", range=(place - 1, place)))
     return founds, time.process_time() - begun
 
 

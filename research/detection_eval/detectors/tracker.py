@@ -13,7 +13,7 @@ import numpy as np
 from django.db import connection
 
 from research.detection_eval.lines.lines import Line
-from research.detection_eval.scores import MARGIN, Found, Record
+from research.detection_eval.scores import MARGIN, Record, TrackedChange
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.settling import confirm
@@ -203,7 +203,7 @@ class Lives:
 
     def __init__(self, tracked: TrackedLine, record: Record) -> None:
         self.tracked, self.record = tracked, record
-        self.known: dict[int, Found] = {}
+        self.known: dict[int, TrackedChange] = {}
 
     def note(self, now: int) -> None:
         """Record which change points exist now, and which have vanished."""
@@ -222,7 +222,7 @@ class Lives:
         direction = 1 if ratio > 1 else -1
         found = self.known.get(pk)
         if found is None:
-            found = self.known[pk] = Found(now, direction, [span[1]], status, ratio=ratio)
+            found = self.known[pk] = TrackedChange(now, direction, [span[1]], status, ratio=ratio)
             self.record.found.append(found)
         if status == ChangePoint.Status.SUSPECTED:
             if found.places[-1] != span[1]:

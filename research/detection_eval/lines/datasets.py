@@ -20,7 +20,7 @@ DRIFT = "drift of 0.3% per commit"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class DatasetSizes:
     """Lines of each data set: ``mixed`` with and without steps, ``kind`` of each kind, ``real`` of each source."""
 
     mixed: int
@@ -31,9 +31,9 @@ class Sizes:
     longest: int  # commits of a labelled line that are played
 
 
-def sizes_for(lines: int) -> Sizes:
+def sizes_for(lines: int) -> DatasetSizes:
     """The sizes of all data sets, by the lines of the largest."""
-    return Sizes(
+    return DatasetSizes(
         mixed=lines,
         gaussian=max(1, lines // 4),
         kind=lines // 12,
@@ -50,7 +50,7 @@ class DataSet:
     margin: int = MARGIN
 
 
-def own(sizes: Sizes, seed: int, harness: Any = None) -> list[DataSet]:
+def own(sizes: DatasetSizes, seed: int, harness: Any = None) -> list[DataSet]:
     """Generated lines: of the harness's generator if there is one, else of the project's own."""
     sets = []
     for k, (name, steps) in enumerate(((SYNTHETIC, True), (SYNTHETIC_NONE, False))):
@@ -66,7 +66,7 @@ def own(sizes: Sizes, seed: int, harness: Any = None) -> list[DataSet]:
     return [*sets, DataSet(DRIFT, noise.drifting(sizes.drift, seed + 5))]
 
 
-def public(sizes: Sizes, seed: int, harness: Any) -> list[DataSet]:
+def public(sizes: DatasetSizes, seed: int, harness: Any) -> list[DataSet]:
     """Residuals of real histories with steps and without, and histories whose changes people confirmed."""
     sets = []
     for k, (name, steps) in enumerate(((REAL, True), (REAL_NONE, False))):

@@ -31,15 +31,15 @@ def crowd(page: str, scraped: Sequence[str], tabs: int = TABS, count: int = BESI
     machine = Machine.objects.filter(outside=False).order_by("pk")[0]
     with web_server() as (port, web):
         alone = claims(machine, port, web, count)
-        readers = [Reader(port, [page], 0.0) for _ in range(tabs)]
-        with reading([*readers, Reader(port, scraped, SCRAPE_S)]):
+        readers = [PageReader(port, [page], 0.0) for _ in range(tabs)]
+        with reading([*readers, PageReader(port, scraped, SCRAPE_S)]):
             begun = monotonic()
             beside = claims(machine, port, web, count)
             seconds = monotonic() - begun
         return Crowded(alone, beside, sum(reader.answers for reader in readers) / seconds)
 
 
-class Reader(threading.Thread):
+class PageReader(threading.Thread):
     """Gets addresses in turn until it is ended, at most one in every ``pause_s`` seconds."""
 
     def __init__(self, port: int, addresses: Sequence[str], pause_s: float) -> None:
@@ -68,7 +68,7 @@ class Reader(threading.Thread):
 
 
 @contextmanager
-def reading(readers: Sequence[Reader]) -> Iterator[None]:
+def reading(readers: Sequence[PageReader]) -> Iterator[None]:
     with ExitStack() as stack:
         for reader in readers:
             reader.start()

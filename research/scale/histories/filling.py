@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from research.scale.histories import commits, findings, measurements, runs
 from research.scale.histories.copying import Ids
 from research.scale.histories.measurements import MeasuredPart, Step
-from research.scale.histories.sizes import Sizes
+from research.scale.histories.sizes import HistorySizes
 from research.scale.histories.world import Story, make_stories
 from speedtrack.alerts.lines import sensitivity
 from speedtrack.alerts.lines.effects import EffectsOfProjects
@@ -40,7 +40,7 @@ def fill(write: Callable[[], object], rows: int) -> None:
     print(f"filled in {time.monotonic() - begun:.0f} s", flush=True)
 
 
-def write_histories(sizes: Sizes) -> None:
+def write_histories(sizes: HistorySizes) -> None:
     taken, rng, now = Ids(), np.random.default_rng(sizes.seed), commits.today()
     wide, long, small = make_stories(sizes)
     machines = list(Machine.objects.order_by("pk"))
@@ -58,7 +58,7 @@ def write_histories(sizes: Sizes) -> None:
 
 
 def write_wide(
-    taken: Ids, story: Story, sizes: Sizes, unmeasured: int, rng: np.random.Generator, now: datetime
+    taken: Ids, story: Story, sizes: HistorySizes, unmeasured: int, rng: np.random.Generator, now: datetime
 ) -> None:
     commits.make_commits(taken, story, unmeasured + sizes.wide_commits, now)
     commits.make_branches(story, sizes.branches)
@@ -70,7 +70,7 @@ def write_wide(
     document_newest(taken, story, sizes.documented)
 
 
-def write_long(taken: Ids, story: Story, sizes: Sizes, rng: np.random.Generator, now: datetime) -> None:
+def write_long(taken: Ids, story: Story, sizes: HistorySizes, rng: np.random.Generator, now: datetime) -> None:
     """The first machine measured all commits, the others the newer half; the environment changed in the first half."""
     count = sizes.long_commits
     commits.make_commits(taken, story, count, now)
@@ -110,4 +110,4 @@ def document_newest(taken: Ids, story: Story, count: int) -> None:
     found = list(attempts.select_related("run__machine").order_by("pk"))
     rows = [runs.EndedRun(newest[one.run.commit_id], one.run.machine) for one in found]
     numbers = np.array([one.pk for one in found])
-    measurements.make_trials(taken, story, runs.Ended(numbers, numbers), rows, range(len(story.benchmarks)))
+    measurements.make_trials(taken, story, runs.SucceededRuns(numbers, numbers), rows, range(len(story.benchmarks)))

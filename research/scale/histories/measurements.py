@@ -26,7 +26,7 @@ from research.scale.histories.copying import (
     integers,
     smallints,
 )
-from research.scale.histories.runs import Ended, EndedRun, make_ended
+from research.scale.histories.runs import EndedRun, SucceededRuns, make_ended
 from research.scale.histories.sizes import TRIALS
 from research.scale.histories.world import METRICS, Story, golden
 from speedtrack.runs import packing
@@ -158,7 +158,9 @@ def store(taken: Ids, found: Measured, side: str, paired: bool, flag: str = "") 
     copy_columns("runs_samples", samples, rows)
 
 
-def make_trials(taken: Ids, story: Story, ended: Ended, rows: Sequence[EndedRun], benchmarks: Sequence[int]) -> None:
+def make_trials(
+    taken: Ids, story: Story, ended: SucceededRuns, rows: Sequence[EndedRun], benchmarks: Sequence[int]
+) -> None:
     """The trials of runs with their documents: the golden one, its numbers changed a little."""
     rng = np.random.default_rng(len(rows))
     wanted = [

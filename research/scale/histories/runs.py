@@ -27,7 +27,7 @@ STEPS = (
 
 
 @dataclass(frozen=True)
-class Ended:
+class SucceededRuns:
     """Runs that succeeded, with the ids of their only attempts."""
 
     runs: Array
@@ -50,8 +50,8 @@ class EndedRun:
     ended: datetime | None = None  #: None: soon after the commit
 
 
-def make_ended(taken: Ids, story: Story, rows: Sequence[EndedRun], now: datetime) -> Ended:
-    made = Ended(taken.take("runs_run", len(rows)), taken.take("runs_attempt", len(rows)))
+def make_ended(taken: Ids, story: Story, rows: Sequence[EndedRun], now: datetime) -> SucceededRuns:
+    made = SucceededRuns(taken.take("runs_run", len(rows)), taken.take("runs_attempt", len(rows)))
     count = len(story.commits)
     ends = [one.ended or time_of(one.position, count, now) + EVERY / 2 + LASTS for one in rows]
     copy_rows("runs_run", RUN_COLUMNS, run_rows(story, made, rows, ends))
@@ -68,7 +68,9 @@ def make_ended(taken: Ids, story: Story, rows: Sequence[EndedRun], now: datetime
     return made
 
 
-def run_rows(story: Story, made: Ended, rows: Sequence[EndedRun], ends: list[datetime]) -> Iterator[tuple[Any, ...]]:
+def run_rows(
+    story: Story, made: SucceededRuns, rows: Sequence[EndedRun], ends: list[datetime]
+) -> Iterator[tuple[Any, ...]]:
     for pk, one, end in zip(made.runs.tolist(), rows, ends, strict=True):
         commit = int(story.commits[one.position])
         base = None if one.base is None else int(story.commits[one.base])
@@ -81,14 +83,14 @@ def run_rows(story: Story, made: Ended, rows: Sequence[EndedRun], ends: list[dat
         yield *head, *state, begun, end, "", False
 
 
-def event_rows(taken: Ids, made: Ended, ends: list[datetime]) -> Iterator[tuple[Any, ...]]:
+def event_rows(taken: Ids, made: SucceededRuns, ends: list[datetime]) -> Iterator[tuple[Any, ...]]:
     numbers = iter(taken.take("runs_runevent", len(STEPS) * len(ends)).tolist())
     for run, end in zip(made.runs.tolist(), ends, strict=True):
         for (before, after, why), at in zip(STEPS, (end - LASTS, end - LASTS, end), strict=True):
             yield next(numbers), run, at, 1, before, after, why
 
 
-def make_builds(taken: Ids, story: Story, made: Ended, rows: Sequence[EndedRun], ends: list[datetime]) -> None:
+def make_builds(taken: Ids, story: Story, made: SucceededRuns, rows: Sequence[EndedRun], ends: list[datetime]) -> None:
     sides = [
         (attempt, side, position, end)
         for attempt, one, end in zip(made.attempts.tolist(), rows, ends, strict=True)

@@ -7,7 +7,7 @@ LARGE = 200_000  # from here on what the budgets name is there in full
 
 
 @dataclass(frozen=True)
-class Sizes:
+class HistorySizes:
     """``wide``: many series with the same commits. ``long``: a few series with many commits. ``small``: the rest.
 
     ``waiting`` runs wait in the queue, for commits of the wide project that are older than its measured ones.
@@ -29,11 +29,11 @@ class Sizes:
     deliveries: int
 
 
-def sizes_of(rows: int, seed: int) -> Sizes:
+def sizes_of(rows: int, seed: int) -> HistorySizes:
     large = rows >= LARGE
     benchmarks, machines = (50, 5) if large else (8, 2)
     long_commits = max(60, min(10_000, rows // 100))
-    return Sizes(
+    return HistorySizes(
         rows=rows,
         seed=seed,
         machines=8,

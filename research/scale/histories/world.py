@@ -11,7 +11,7 @@ import numpy as np
 from django.conf import settings
 
 from research.scale.histories.copying import Array
-from research.scale.histories.sizes import Sizes
+from research.scale.histories.sizes import HistorySizes
 from research.scale.histories.suites import write_suite
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
@@ -123,7 +123,7 @@ def series_of(
     return np.array([one.pk for one in found]).reshape(len(machines), eras, len(benchmarks), len(metrics))
 
 
-def make_stories(sizes: Sizes) -> tuple[Story, Story, list[Story]]:
+def make_stories(sizes: HistorySizes) -> tuple[Story, Story, list[Story]]:
     """The wide, the long and the small projects."""
     write_suite(Path(settings.SUITES), "wide", sizes.wide_benchmarks)
     machines = make_machines(sizes.machines)

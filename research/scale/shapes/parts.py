@@ -39,7 +39,7 @@ OUTSIDE_METRICS = {"time": ("s", 0.5), "memory": ("bytes", 5e7)}  # their units 
 
 
 @dataclass(frozen=True)
-class Source:
+class PartSource:
     """What a part is made from: how much, random numbers, the end of its history, the next ids."""
 
     extent: ShapeExtent
@@ -53,7 +53,7 @@ class Part:
     """``slug``: the project whose pages are measured; ``person``: who is signed in there, empty for an operator."""
 
     slug: str
-    fill: Callable[[Source], None]
+    fill: Callable[[PartSource], None]
     person: str = ""
 
 
@@ -75,7 +75,7 @@ def all_machines(story: Story) -> list[int]:
     return list(range(len(story.machines)))
 
 
-def fill_branches(source: Source) -> None:
+def fill_branches(source: PartSource) -> None:
     """A real repository, fetched by the product. ``main`` is measured, and the newest commits of each branch."""
     story = new_story("tree", source.extent)
     path = Path(settings.MIRRORS).with_name("repositories") / story.project.slug
@@ -104,7 +104,7 @@ def on_branch(story: Story, branch: Branch, ids: dict[str, int]) -> Story:
     return replace(story, branch=branch, shas=shas, commits=np.array([ids[sha] for sha in shas]))
 
 
-def fill_matrix(slug: str, source: Source) -> None:
+def fill_matrix(slug: str, source: PartSource) -> None:
     """Many series: a matrix of benchmarks, metrics and machines, in one environment after the other."""
     story = new_story(slug, source.extent)
     count = source.extent.commits
@@ -121,7 +121,7 @@ def fill_matrix(slug: str, source: Source) -> None:
     document_newest(source.taken, story, DOCUMENTED)
 
 
-def fill_outside(source: Source) -> None:
+def fill_outside(source: PartSource) -> None:
     """Series that were measured elsewhere, imported by the product a few commits at a time."""
     story = unmeasured_story("outside", source.extent)
     commits.make_commits(source.taken, story, source.extent.commits, source.now)
@@ -164,7 +164,7 @@ def note_comparisons(story: Story) -> None:
     series.update(undetected_since=None)
 
 
-def fill_people(source: Source) -> None:
+def fill_people(source: PartSource) -> None:
     """Small projects, every second one private. Each has an owner, a maintainer and a reader."""
     extent = source.extent
     names = [f"person-{number}" for number in range(1, extent.people + 1)]
@@ -177,7 +177,7 @@ def fill_people(source: Source) -> None:
         write_small(source.taken, story, extent.commits, source.rng, source.now)
 
 
-def fill_away(source: Source) -> None:
+def fill_away(source: PartSource) -> None:
     """Every commit waits on every machine, and none of these machines has ever called."""
     story = unmeasured_story("away", source.extent)
     commits.make_commits(source.taken, story, source.extent.commits, source.now)
@@ -209,6 +209,6 @@ def write_shape(names: Sequence[str], extents: Mapping[str, ShapeExtent], seed: 
     """Write these parts, each with its own random numbers and ids behind those of the parts before it."""
     now = commits.today()
     for number, name in enumerate(names):
-        source = Source(extents[name], np.random.default_rng([seed, number]), now, Ids())
+        source = PartSource(extents[name], np.random.default_rng([seed, number]), now, Ids())
         PARTS[name].fill(source)
         source.taken.hand_over()

@@ -8,9 +8,9 @@ from django.test import Client
 from research.scale import bench
 from research.scale.costs.pages import (
     PERSONAL,
-    Page,
+    MeasuredProjects,
     PageCost,
-    Subject,
+    PageKind,
     client_of,
     cost_of_page,
     other_pages,
@@ -48,12 +48,12 @@ def costs(shape: str, signed_in: bool) -> Iterator[PageCost]:
     for number, name in enumerate(SHAPES[shape]):
         part = PARTS[name]
         client = client_of(part.person if signed_in else None)
-        for page in [*pages_of_projects(Subject(part.slug, part.slug)), *([] if number else other_pages())]:
+        for page in [*pages_of_projects(MeasuredProjects(part.slug, part.slug)), *([] if number else other_pages())]:
             if page.addresses and (signed_in or page.name not in PERSONAL) and is_shown(client, page):
                 yield cost_of_page(page, client, CALLS)
 
 
-def is_shown(client: Client, page: Page) -> bool:
+def is_shown(client: Client, page: PageKind) -> bool:
     """Not every shape has what every page needs, and not every person may see it."""
     return client.get(page.addresses[0]).status_code == 200
 

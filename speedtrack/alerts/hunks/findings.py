@@ -20,7 +20,7 @@ NAMED = 3  # more hunks than this are not named one by one in a sentence
 NEARLY_ALL = 0.02  # of a change, by which "all of it" may be missed or exceeded
 
 
-class State(StrEnum):
+class HunkState(StrEnum):
     """How far the trial is, for one benchmark."""
 
     WAITING = "waiting"  #: nothing was counted yet
@@ -68,7 +68,7 @@ class HunkFinding:
     """
 
     benchmark: str
-    state: State
+    state: HunkState
     sentence: str
     growth: float | None
     explained: float | None
@@ -113,18 +113,20 @@ class HunkEvidence:
         return delta.advance(keys, self.growths, settings.HUNK_BUILDS)
 
     @property
-    def state(self) -> State:
+    def state(self) -> HunkState:
         if self.progress.is_minimal:
-            return State.FOUND
+            return HunkState.FOUND
         if self.trial.ended_at is None:
-            return State.RUNNING if self.growths else State.WAITING
+            return HunkState.RUNNING if self.growths else HunkState.WAITING
         is_some = self.progress.smallest is not None and len(self.progress.smallest) < len(self.pieces)
-        return State.ENDED if is_some else State.IMPOSSIBLE
+        return HunkState.ENDED if is_some else HunkState.IMPOSSIBLE
 
     @cached_property
     def named(self) -> Pieces:
         """The pieces that a finding names: only once the search has ended."""
-        return self.progress.smallest or frozenset() if self.state in (State.FOUND, State.ENDED) else frozenset()
+        return (
+            self.progress.smallest or frozenset() if self.state in (HunkState.FOUND, HunkState.ENDED) else frozenset()
+        )
 
 
 def hunks_of(alert: Alert) -> list[HunkFinding]:
@@ -150,7 +152,10 @@ def evidence_of(trial: HunkTrial) -> list[HunkEvidence]:
 
 def finding_of(evidence: HunkEvidence) -> HunkFinding:
     refusals = {step.pieces[0]: step.refusal for step in evidence.steps if len(step.pieces) == 1}
-    is_under_way = evidence.state in (State.WAITING, State.RUNNING)  # and so it is for all benchmarks of the trial
+    is_under_way = evidence.state in (
+        HunkState.WAITING,
+        HunkState.RUNNING,
+    )  # and so it is for all benchmarks of the trial
     tried = [tried_hunk(evidence, index, refusals.get(index, "")) for index in range(len(evidence.pieces))]
     return HunkFinding(
         benchmark=evidence.benchmark,
@@ -181,17 +186,17 @@ def tried_hunk(evidence: HunkEvidence, index: int, refusal: str) -> TriedHunk:
 def sentence_of(evidence: HunkEvidence) -> str:
     """What is known, as the end of a sentence."""
     builds = f"{len(evidence.steps)} build{'s' * (len(evidence.steps) != 1)}"
-    if evidence.state == State.WAITING:
+    if evidence.state == HunkState.WAITING:
         return "the hunks of the commit wait to be counted one by one"
-    if evidence.state == State.RUNNING:
+    if evidence.state == HunkState.RUNNING:
         return f"the hunks of the commit are being counted: {builds} of at most {settings.HUNK_BUILDS}"
-    if evidence.state == State.IMPOSSIBLE:
+    if evidence.state == HunkState.IMPOSSIBLE:
         return why_impossible(evidence)
     names = names_of([evidence.pieces[index] for index in sorted(evidence.named)])
     if len(evidence.pieces) == 1:
         return f"the commit consists of {names}"
     share = share_in_words(evidence)
-    if evidence.state == State.ENDED:
+    if evidence.state == HunkState.ENDED:
         return f"{share} within {names}, and perhaps in fewer: {evidence.trial.note or f'the budget of {builds} ended'}"
     if len(evidence.named) == len(evidence.pieces):
         return f"{share} from all {len(evidence.pieces)} hunks of the commit together: no fewer of them explain it"
@@ -213,7 +218,7 @@ def share_in_words(evidence: HunkEvidence) -> str:
     """How much of the change is explained, with the verb: ``all of +63 instructions per request come``."""
     growth, explained = evidence.growth or 0.0, evidence.growths.get(evidence.named)
     share = (explained or 0.0) / growth
-    verb = "lie" if evidence.state == State.ENDED else "come"
+    verb = "lie" if evidence.state == HunkState.ENDED else "come"
     whole = f"{instructions_in_words(growth)} instructions per request"
     if abs(share - 1) <= NEARLY_ALL:
         return f"all of {whole} {verb}"

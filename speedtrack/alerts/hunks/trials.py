@@ -23,7 +23,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from speedtrack.alerts.hunks.commits import commit_without
-from speedtrack.alerts.hunks.findings import MOST_HUNKS, HunkEvidence, HunkFinding, State, evidence_of, findings_of
+from speedtrack.alerts.hunks.findings import MOST_HUNKS, HunkEvidence, HunkFinding, HunkState, evidence_of, findings_of
 from speedtrack.alerts.lines.trouble import DATABASE_AWAY
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, HunkStep, HunkTrial
 from speedtrack.alerts.pairs import pairing
@@ -203,7 +203,7 @@ def end(trial: HunkTrial, note: str = "") -> None:
 
 def is_news(finding: HunkFinding) -> bool:
     """Return whether a finding says more than that the commit did it."""
-    return finding.state in (State.FOUND, State.ENDED) and len(finding.hunks) < finding.pieces
+    return finding.state in (HunkState.FOUND, HunkState.ENDED) and len(finding.hunks) < finding.pieces
 
 
 def end_unwanted() -> None:

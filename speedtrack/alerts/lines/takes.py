@@ -24,7 +24,7 @@ from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Run, Series, Status
 from speedtrack.runs.queue import estimates
 from speedtrack.runs.queue.estimates import Learned, RunWork
-from speedtrack.stats.changes.trials import TrialLine
+from speedtrack.stats.changes.trials import LevelTrials
 from speedtrack.stats.noise.floor import pairs_to_confirm
 
 PLANNED_PAIRS = 10  # for which `SeriesSensitivity.paired` holds
@@ -89,13 +89,13 @@ def takes_of(series: Series, branch: Branch, head: int) -> Takes | None:
     return Takes(series, *numbers, takes, version_after(series.project.suite, edit))
 
 
-def line_of(series: Series, branch: Branch, head: int, starts: list[int]) -> TrialLine | None:
+def line_of(series: Series, branch: Branch, head: int, starts: list[int]) -> LevelTrials | None:
     """The newest points of the series on one level; None without any. ``starts``: where its levels begin."""
     first = head - COMMITS + 1
     for line in columns([series.pk], branch, first, head):
         level, error, trials = on_one_level(line, [start - first for start in starts])
         if level:
-            return TrialLine(level, error, round(median(trials)), smallest_effect(series))
+            return LevelTrials(level, error, round(median(trials)), smallest_effect(series))
     return None
 
 

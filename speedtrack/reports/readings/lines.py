@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from speedtrack.alerts.hunks.findings import HunkFinding, State, TriedHunk
+from speedtrack.alerts.hunks.findings import HunkFinding, HunkState, TriedHunk
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.pairs.counts import LEAST, FunctionCost, FunctionTable
 from speedtrack.projects.errors import NotFetched, RepositoryError, RepositoryUnreachable, UnusablePatch
@@ -136,7 +136,7 @@ class AlertLines:
     @property
     def results(self) -> list[str]:
         """What hunks on trial have shown, or how many touch changed functions: sentences; empty if neither helps."""
-        shown_by_trial = [f"{finding.sentence}." for finding in self.findings if finding.state == State.FOUND]
+        shown_by_trial = [f"{finding.sentence}." for finding in self.findings if finding.state == HunkState.FOUND]
         return shown_by_trial or ([self.sentence] if self.commit.touching else [])
 
 

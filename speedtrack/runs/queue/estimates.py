@@ -206,14 +206,14 @@ def built_before(side: str) -> Exists:
     return Exists(earlier.filter(attempt__run__machine=OuterRef("machine"), attempt__run__lt=OuterRef("pk")))
 
 
-class Total(NamedTuple):
+class WaitingTotal(NamedTuple):
     """How many runs wait on a machine, and the seconds that they take altogether; None: not known."""
 
     runs: int
     seconds: float | None
 
 
-def totals(learned: Learned, runs: RunQuerySet) -> dict[int, Total]:
+def totals(learned: Learned, runs: RunQuerySet) -> dict[int, WaitingTotal]:
     """By machine id: the total of these runs. One statement.
 
     For so many runs, whether the machine has built their commits is assumed rather than looked up: pairs mostly measure
@@ -225,14 +225,14 @@ def totals(learned: Learned, runs: RunQuerySet) -> dict[int, Total]:
     suite = Subquery(Suite.objects.filter(pk=OuterRef("suite_id")).values("name"))
     groups = runs.annotate(single=is_single).order_by().values(*alike, "single").annotate(count=Count("pk"))
     rows = groups.values_list("machine_id", suite, "reason", "trials", "single", "count", BENCHMARKS)
-    totals_by_machine: dict[int, Total] = {}
+    totals_by_machine: dict[int, WaitingTotal] = {}
     for machine, suite, reason, trials, single, count, benchmarks in rows:
         kind = kind_of(reason, None if single else 1)
         built = (kind != "single",) * SIDES[kind]
         estimate = learned.estimate(RunWork(machine, suite, kind, tuple(benchmarks), trials, built))
-        before = totals_by_machine.get(machine, Total(0, 0.0))
+        before = totals_by_machine.get(machine, WaitingTotal(0, 0.0))
         seconds = None if estimate is None or before.seconds is None else before.seconds + count * estimate.seconds
-        totals_by_machine[machine] = Total(before.runs + count, seconds)
+        totals_by_machine[machine] = WaitingTotal(before.runs + count, seconds)
     return totals_by_machine
 
 
@@ -310,7 +310,7 @@ def expected_times(run: Run) -> ExpectedTimes | None:
     if run.status in ACTIVE:
         late = late_s(run, own, now) if own else 0.0
         return ExpectedTimes(own, None, now + timedelta(seconds=remaining_s) if own and not late else None, late_s=late)
-    ahead = totals(learned, runs_ahead(run)).get(run.machine_id, Total(0, 0.0))
+    ahead = totals(learned, runs_ahead(run)).get(run.machine_id, WaitingTotal(0, 0.0))
     stands = standing.of_machine(run.machine)
     why = standing.why_waits(run, stands, ahead.runs)
     if own is None or ahead.seconds is None or not stands.may_be_estimated:

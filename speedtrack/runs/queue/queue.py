@@ -20,7 +20,7 @@ from psycopg.types.json import Jsonb
 from speedtrack.benchmarks import definitions
 from speedtrack.ground.observing import failpoints
 from speedtrack.ground.postgres.pgvalues import partial_row, row_of
-from speedtrack.runs.documents import Failure, LogPiece, Renewal
+from speedtrack.runs.documents import FailureReport, LogPiece, Renewal
 from speedtrack.runs.models import (
     ACTIVE,
     Alarm,
@@ -305,7 +305,7 @@ def sent_documents(attempt: Attempt, kind: str) -> set[tuple[str, str]]:
 
 
 @transaction.atomic
-def fail(machine: Machine, run_id: int, failure: Failure) -> None:
+def fail(machine: Machine, run_id: int, failure: FailureReport) -> None:
     """End an attempt that did not complete. The same call again changes nothing. Raises LeaseLost.
 
     transient: the run is queued again, up to the attempt cap. permanent: the run ends, and what it measured is
@@ -330,7 +330,7 @@ def already_ended(machine: Machine, run_id: int, token: int, status: Status) -> 
     return Run.objects.filter(pk=run_id, machine=machine, lease_token=token, status=status).exists()
 
 
-def already_requeued(machine: Machine, run_id: int, failure: Failure) -> bool:
+def already_requeued(machine: Machine, run_id: int, failure: FailureReport) -> bool:
     """Return whether this failure has queued the run again before, so that the call is a repetition."""
     return Run.objects.filter(
         pk=run_id, machine=machine, lease_token=failure.token, status=Status.QUEUED, error=failure.error

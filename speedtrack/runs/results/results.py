@@ -299,7 +299,7 @@ def values_by_trial(samples: MetricSamples) -> list[float | None]:
 
 
 @dataclass(frozen=True)
-class Summary:
+class SampleSummary:
     """The estimate from the clean samples of a series. If no sample is clean, all are used and ``flags`` says so.
 
     ``flagged``: numbers of the trials with a flag that voids the metric.
@@ -310,11 +310,11 @@ class Summary:
     flagged: list[int]
 
 
-def summary_of(metric: str, samples: MetricSamples) -> Summary:
+def summary_of(metric: str, samples: MetricSamples) -> SampleSummary:
     voids = METRICS[metric].voided_by
     flagged = [trial for trial, _, flags in samples if not voids.isdisjoint(flags)]
     clean = [value for _, value, flags in samples if voids.isdisjoint(flags)]
     if clean:
-        return Summary(summarize(clean), [], flagged)
+        return SampleSummary(summarize(clean), [], flagged)
     flags = sorted({flag for _, _, flags in samples for flag in flags if flag in voids})
-    return Summary(summarize([value for _, value, _ in samples]), flags, flagged)
+    return SampleSummary(summarize([value for _, value, _ in samples]), flags, flagged)

@@ -9,7 +9,7 @@ from django.db.models.functions import JSONObject
 
 from speedtrack.benchmarks import numbers
 from speedtrack.runs.models import Canary, CanaryCheck, Machine
-from speedtrack.runs.scheduling.standing import Standing
+from speedtrack.runs.scheduling.standing import MachineStanding
 
 Answer = CanaryCheck.Answer
 #: States in which a machine measures, or could: then its canary says whether it is sound.
@@ -34,12 +34,12 @@ class NewestCheck(NamedTuple):
     limit: float | None
 
 
-def of_machine(machine: Machine, stands: Standing, hidden: Collection[int] = ()) -> Soundness:
+def of_machine(machine: Machine, stands: MachineStanding, hidden: Collection[int] = ()) -> Soundness:
     return of_machines([machine], {machine.pk: stands}, hidden)[machine.pk]
 
 
 def of_machines(
-    machines: Iterable[Machine], standings: dict[int, Standing], hidden: Collection[int] = ()
+    machines: Iterable[Machine], standings: dict[int, MachineStanding], hidden: Collection[int] = ()
 ) -> dict[int, Soundness]:
     """Each machine's soundness, by its id, in one statement. ``hidden``: projects whose canaries show no numbers."""
     rows = list(machines)
@@ -65,7 +65,7 @@ def check_of(columns: dict[str, object], is_secret: bool) -> NewestCheck:
     return check._replace(ratio=None, limit=None) if is_secret else check
 
 
-def soundness_of(stands: Standing, has_canary: bool, check: NewestCheck | CanaryCheck | None) -> Soundness:
+def soundness_of(stands: MachineStanding, has_canary: bool, check: NewestCheck | CanaryCheck | None) -> Soundness:
     if stands.why and stands.state not in MEASURING:
         return Soundness(False, stands.sentence.rstrip("."))
     if check is None:

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from speedtrack.runs.documents import Failure, Renewal
+from speedtrack.runs.documents import FailureReport, Renewal
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Samples, Series, Status
 from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import fence, queue
@@ -15,12 +15,12 @@ from speedtrack.runs.results import results
 from speedtrack.tests import builders
 
 
-def transient(run: Run, error: str = "no disk") -> Failure:
-    return Failure(token=run.lease_token, kind="transient", error=error)
+def transient(run: Run, error: str = "no disk") -> FailureReport:
+    return FailureReport(token=run.lease_token, kind="transient", error=error)
 
 
-def permanent(run: Run, error: str = "make exited with code 2") -> Failure:
-    return Failure(token=run.lease_token, kind="permanent", error=error)
+def permanent(run: Run, error: str = "make exited with code 2") -> FailureReport:
+    return FailureReport(token=run.lease_token, kind="permanent", error=error)
 
 
 def shown(tracked: Tracked) -> dict[str, float]:

@@ -18,7 +18,7 @@ CLOSE = 1.001  # a visible change of this many times the wanted one is that chan
 
 
 @dataclass(frozen=True)
-class TrialLine:
+class LevelTrials:
     """The points of one level, as logarithms with their errors, and how many ``trials`` each of them has."""
 
     level: Sequence[float]

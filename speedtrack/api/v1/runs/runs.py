@@ -35,7 +35,7 @@ from speedtrack.reports.runs import (
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
 from speedtrack.runs.results import logs
 from speedtrack.runs.scheduling import standing
-from speedtrack.runs.scheduling.standing import Standing
+from speedtrack.runs.scheduling.standing import MachineStanding
 
 router = Router(tags=["Runs"])
 
@@ -136,7 +136,11 @@ def read_queue(request: ApiRequest) -> Queue:
 
 
 def queued(
-    machine: Machine, stands: Standing, counts: dict[int, int], running: dict[int, Run], first: dict[int, list[Run]]
+    machine: Machine,
+    stands: MachineStanding,
+    counts: dict[int, int],
+    running: dict[int, Run],
+    first: dict[int, list[Run]],
 ) -> QueuedMachine:
     now = running.get(machine.pk)
     return QueuedMachine(

@@ -61,7 +61,7 @@ AROUND = 8  # commits to each side of the range in an excerpt
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ChangeEvidence:
     """One change point with the pairs (before, after) that confirmed it, in the order of measuring.
 
     ``ends``: the verdict on the two commits between which the change lies. ``steps``: all verdicts on the way there.
@@ -101,7 +101,7 @@ class AlertPage:
     alert: Alert
     candidates: Sequence[Commit | PathRow]
     branches: list[str]
-    evidence: list[Evidence]
+    evidence: list[ChangeEvidence]
     shown: range
     forest: Forest
     others: list[ChangePoint]
@@ -125,7 +125,7 @@ class AlertPage:
         return self.alert.width - len(self.candidates)
 
     @property
-    def pairs(self) -> list[Evidence]:
+    def pairs(self) -> list[ChangeEvidence]:
         return self.evidence[self.shown.start : self.shown.stop]
 
     @property
@@ -138,7 +138,7 @@ class AlertPage:
         return self.shown.stop + 1
 
     @property
-    def worst(self) -> Evidence | None:
+    def worst(self) -> ChangeEvidence | None:
         return self.evidence[0] if self.evidence else None
 
     @property
@@ -261,7 +261,7 @@ def series_of(
     return {pk: benchmark for metric, benchmark, _, pk in rows if metric == HEADLINE}, counted
 
 
-def narrowed(alert: Alert, path: Sequence[PathRow], worst: Evidence) -> Narrowing | None:
+def narrowed(alert: Alert, path: Sequence[PathRow], worst: ChangeEvidence) -> Narrowing | None:
     return narrowing.narrowing_of(alert, path, worst.steps, worst.runs, worst.change_point.is_slowdown)
 
 
@@ -320,7 +320,7 @@ def evidence_of(
     forest: Forest,
     detailed: Sequence[ChangePoint],
     excerpts: dict[int, Excerpt],
-) -> list[Evidence]:
+) -> list[ChangeEvidence]:
     """The evidence of all change points, the ``detailed`` ones with their verdicts, runs and pairs.
 
     The number of queries does not depend on how many there are.
@@ -347,7 +347,7 @@ def evidence_of(
         pairs = [pair for key in keys for pair in pairs_by_run.get(key, ())]
         strips = SideStrips.of(pairs, cp.metric) if pairs else None
         of_series = floors.get(cp.series_id), mutes.get(cp.pk), excerpts.get(cp.pk)
-        evidence.append(Evidence(cp, work, whisker, ends, steps, pairs, own_runs, strips, *of_series))
+        evidence.append(ChangeEvidence(cp, work, whisker, ends, steps, pairs, own_runs, strips, *of_series))
     return evidence
 
 

@@ -17,11 +17,11 @@ from speedtrack.benchmarks import numbers
 from speedtrack.reports.machines import keep_secret
 from speedtrack.runs.models import Environment, Machine, Run, Status
 from speedtrack.runs.queue import estimates
-from speedtrack.runs.queue.estimates import DurationEstimate, Total
+from speedtrack.runs.queue.estimates import DurationEstimate, WaitingTotal
 from speedtrack.runs.queue.progress import Progress, progress_of
 from speedtrack.runs.scheduling import soundness, standing, states
 from speedtrack.runs.scheduling.soundness import Soundness
-from speedtrack.runs.scheduling.standing import Standing
+from speedtrack.runs.scheduling.standing import MachineStanding
 from speedtrack.web.pages.running.live import stream_of_queue
 
 WAITING = 12  # waiting runs listed per machine
@@ -85,7 +85,7 @@ class MachineWork:
 
     machine: Machine
     environment_since: datetime | None
-    standing: Standing
+    standing: MachineStanding
     soundness: Soundness | None = None
     running: Run | None = None
     progress: Progress | None = None
@@ -198,7 +198,7 @@ def expected_works(
     standings, machine_works = standing.of_machines(machines), []
     sound = soundness.of_machines(machines, standings, access.hidden)
     for machine in machines:
-        total = totals.get(machine.pk, Total(0, None))
+        total = totals.get(machine.pk, WaitingTotal(0, None))
         since = getattr(machine, "since")  # noqa: B009 (an annotation)
         work = MachineWork(machine, since, standings[machine.pk], sound[machine.pk], running.get(machine.pk))
         work.queued = total.runs
