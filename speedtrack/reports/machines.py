@@ -12,7 +12,7 @@ from pydantic import Field
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.reports.alerts import ChangePointDocument, known_changes
+from speedtrack.reports.changes import ChangePointDocument, known_changes
 from speedtrack.reports.common import Document, From, Text, Time
 from speedtrack.reports.evidence import CanaryCheckDocument
 from speedtrack.reports.measuring import MachineDocument

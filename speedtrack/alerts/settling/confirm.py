@@ -21,7 +21,7 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.alerts.detection import causes, common_mode, drift, history
+from speedtrack.alerts.detection import causes, common_mode, driftsteps, history
 from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairs import brackets, pairing, sizes
@@ -85,9 +85,9 @@ def open_brackets() -> None:
                 end_settling(cp, Status.UNSETTLED, f"its commits are no longer on {cp.branch}")
             elif why := history.why_not_measurable(cp.series):
                 leave_to_history(cp, why)
-            elif cp.kind == ChangePoint.Kind.DRIFT and drift.is_explained(cp):
+            elif cp.kind == ChangePoint.Kind.DRIFT and driftsteps.is_explained(cp):
                 cp.delete()
-            elif drift.waits_for_a_step(cp):
+            elif driftsteps.waits_for_a_step(cp):
                 continue
             elif pairing.same_binary(cp):
                 end_settling(

@@ -9,13 +9,8 @@ from django.conf import settings
 
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.projects.models import Project
-from speedtrack.reports.alerts import (
-    AlertDetails,
-    AlertEventDocument,
-    AlertMessage,
-    SettledChangeDocument,
-    known_alerts,
-)
+from speedtrack.reports.alerts import AlertDetails, AlertEventDocument, AlertMessage, known_alerts
+from speedtrack.reports.causes import SettledChangeDocument
 from speedtrack.reports.projects import CommitDocument
 
 #: Of an alert that does not exist.

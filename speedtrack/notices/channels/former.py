@@ -6,7 +6,8 @@ from django.conf import settings
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.reports.alerts import AlertMessage, SettledChangeDocument
+from speedtrack.reports.alerts import AlertMessage
+from speedtrack.reports.causes import SettledChangeDocument
 
 SCHEMA = "speedtrack.alert/1"
 MOST_CHANGES = 50

@@ -11,7 +11,8 @@ from typing import Any
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.reports.alerts import AlertMessage, SettledChangeDocument
+from speedtrack.reports.alerts import AlertMessage
+from speedtrack.reports.causes import SettledChangeDocument
 
 Message = dict[str, Any]
 Shape = Callable[[AlertMessage], Message]

@@ -16,7 +16,7 @@ from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.fleet import pools, tokens
 from speedtrack.runs.models import Alarm, Canary, Machine, MachineEvent, Reason, Run, Status
 from speedtrack.runs.naming import benchmarks_named, check_known, machine_with_runner, project_named
-from speedtrack.runs.queue import queue
+from speedtrack.runs.queue import ends, queue
 from speedtrack.runs.scheduling import alarms, canary, standing
 from speedtrack.runs.scheduling.canary import FrozenCommit
 from speedtrack.runs.scheduling.quarantine import record_event
@@ -52,9 +52,9 @@ def take_run_back(machine: Machine, why: str) -> None:
     """
     for run in Run.objects.active().filter(machine=machine).select_for_update(of=("self",)):
         if run.cancel_requested_at:
-            queue.end_run(run, Status.CANCELLED, "cancelled on request")
+            ends.end_run(run, Status.CANCELLED, "cancelled on request")
         else:
-            queue.requeue_unharmed(run, why)
+            ends.requeue_unharmed(run, why)
 
 
 @transaction.atomic
