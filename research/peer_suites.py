@@ -101,7 +101,7 @@ def run(peer: Peer, copy: Path, tls: bool, environment: dict[str, str]) -> str:
     """What the suite in ``copy`` prints; it fails where a test fails, so its exit code says nothing more."""
     if tls:
         subprocess.run(["bash", peer.certificates], cwd=copy, check=True, capture_output=True)
-    ended = subprocess.run(
+    process = subprocess.run(
         ["bash", *peer.tests, *(peer.tls if tls else ())],
         cwd=copy,
         env={**os.environ, **environment, "TLS": str(int(tls))},
@@ -111,7 +111,7 @@ def run(peer: Peer, copy: Path, tls: bool, environment: dict[str, str]) -> str:
         timeout=LIMIT_S,
         check=False,
     )
-    return ended.stdout.decode(errors="replace")
+    return process.stdout.decode(errors="replace")
 
 
 def measured(peer: Peer, folder: Path, program: Path | None, tls: bool, environment: dict[str, str]) -> SuiteOutcome:

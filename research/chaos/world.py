@@ -77,7 +77,7 @@ class World:
     database: postgresql.Cluster
     pushed: int = 1
     delivered: int = 0
-    refused: int = 0  # deliveries that the server did not accept: the forge says so, and somebody sends them again
+    refusals: int = 0  # deliveries that the server did not accept: the forge says so, and somebody sends them again
     rounds: int = 0
     deaths: dict[str, int] = field(default_factory=dict)
 
@@ -106,22 +106,22 @@ class World:
             )
         except httpx.HTTPError as e:
             self.ledger.note("refused", delivery=number, answer=str(e))
-            self.refused += 1
+            self.refusals += 1
             return
         if answer.status_code in (200, 202):
             self.ledger.note("accepted", delivery=number)
             self.delivered += 1
         else:
             self.ledger.note("refused", delivery=number, answer=answer.status_code)
-            self.refused += 1
+            self.refusals += 1
 
     def queue_round(self) -> int:
         """Queue all commits that are known and compile on all machines once more, one trial each."""
         project = self.project
         definition = load_suite(project.suite)
         suite, benchmarks = store_suite(project, definition)
-        places = project.branches.get().positions.exclude(number=BROKEN - 1)
-        ranks = dict(places.values_list("commit_id", "number"))
+        positions = project.branches.get().positions.exclude(number=BROKEN - 1)
+        ranks = dict(positions.values_list("commit_id", "number"))
         self.rounds += 1
         own = store_set(suite, benchmarks)
         plan = planning.Plan(project, suite, own, Reason.MANUAL, round=self.rounds, trials=1)

@@ -34,7 +34,7 @@ class EvaluationFindings:
     """What a run found, or several that went on with each other's work; empty where a part was not run yet."""
 
     records: Mapping[str, Sequence[Record]]  # by data set
-    settled: Sequence[Rounds]
+    settlings: Sequence[Rounds]
     narrowed: Sequence[Narrowed]
     young: Mapping[float, float]  # false suspicions per 1000 commits, by how much runs differ
     costs: Sequence[DetectionCost]
@@ -55,12 +55,12 @@ def percent(value: float, digits: int = 0) -> str:
     return "–" if math.isnan(value) else f"{100 * value:.{digits}f}%"
 
 
-def interval(hits: float, trials: float, words: Callable[[float], str]) -> str:
+def interval(hits: float, trials: float, phrase: Callable[[float], str]) -> str:
     """The exact 95% interval of a share (Clopper and Pearson 1934), its ends in words; empty without trials."""
     if not trials:
         return ""
     low, high = binomtest(round(hits), round(trials)).proportion_ci(method="exact")
-    return f" [{words(low)}, {words(high)}]"
+    return f" [{phrase(low)}, {phrase(high)}]"
 
 
 def share(hits: float, trials: float, digits: int = 0) -> str:
@@ -135,9 +135,9 @@ def commits_named(scores: Mapping[str, Score]) -> str:
             s.changes,
             s.suspected,
             s.hits,
-            s.named,
-            percent(s.named / s.suspected if s.suspected else math.nan),
-            s.held - s.named,
+            s.exact,
+            percent(s.exact / s.suspected if s.suspected else math.nan),
+            s.containing - s.exact,
             s.wrong,
             max(s.widths, default="–"),
         )
@@ -157,18 +157,25 @@ def losses(scores: Mapping[str, Score]) -> str:
 def drift(records: Sequence[Record]) -> str:
     """How far each line had drifted when a change of it was first suspected and first confirmed."""
     rows = []
-    for what, moment in (("suspected", lambda one: one.seen), ("confirmed", lambda one: one.confirmed_at)):
+    for stage, moment in (
+        ("suspected", lambda change: change.first_seen),
+        ("confirmed", lambda change: change.confirmed_at),
+    ):
         sums = [reached for record in records if (reached := sum_at_first(record, moment)) is not None]
-        told = (percent(float(np.median(sums)), 1), percent(max(sums), 1)) if sums else ("–", "–")
-        rows.append((what, f"{len(sums)} of {len(records)}", *told))
+        figures = (percent(float(np.median(sums)), 1), percent(max(sums), 1)) if sums else ("–", "–")
+        rows.append((stage, f"{len(sums)} of {len(records)}", *figures))
     return table(("", "lines", "at, in the median", "at the latest"), rows)
 
 
 def sum_at_first(record: Record, moment: Callable[[TrackedChange], int | None]) -> float | None:
     """What the drift had come to at the first of these moments after it began; None where there is none."""
-    begun = record.line.truth[0][0]
-    found = [now for one in record.found if one.direction > 0 and (now := moment(one)) is not None and now >= begun]
-    return (1 + DRIFT_STEP) ** (min(found) - begun + 1) - 1 if found else None
+    drift_begin = record.line.truth[0][0]
+    times = [
+        now
+        for change in record.changes
+        if change.direction > 0 and (now := moment(change)) is not None and now >= drift_begin
+    ]
+    return (1 + DRIFT_STEP) ** (min(times) - drift_begin + 1) - 1 if times else None
 
 
 def rounds(rows: Sequence[Rounds]) -> str:
@@ -232,13 +239,17 @@ def costs(rows: Sequence[DetectionCost]) -> str:
 
 def beside_peers(ours: Mapping[str, Score], peers: Sequence[PeerScore]) -> str:
     """F1 (false per 1000 change-free commits) of everything ever reported, ours after settling."""
-    steps = [name for name in (*STEPS, datasets.SAP, datasets.TALOS) if any(one.dataset == name for one in peers)]
+    steps = [
+        name
+        for name in (*STEPS, datasets.SAP, datasets.TALOS)
+        if any(peer_score.dataset == name for peer_score in peers)
+    ]
     rows = [("**SpeedTrack, after settling**", *(cell(ours, name) for name in steps), "", "0")]
-    for peer in dict.fromkeys(one.peer for one in peers):
-        mine = {one.dataset: one for one in peers if one.peer == peer}
-        scores = {name: one.score for name, one in mine.items()}
-        ms = float(np.mean([one.ms for one in mine.values()]))
-        gone = float(np.mean([one.vanished for one in mine.values()]))
+    for peer in dict.fromkeys(peer_score.peer for peer_score in peers):
+        mine = {peer_score.dataset: peer_score for peer_score in peers if peer_score.peer == peer}
+        scores = {name: peer_score.score for name, peer_score in mine.items()}
+        ms = float(np.mean([peer_score.ms for peer_score in mine.values()]))
+        gone = float(np.mean([peer_score.vanished for peer_score in mine.values()]))
         rows.append((peer, *(cell(scores, name) for name in steps), number(ms, 1), percent(gone)))
     return table(("detector", *steps, "ms per point", "reports that vanish"), rows)
 
@@ -255,10 +266,10 @@ def young_lines(rates: Mapping[float, float]) -> str:
     return table(head, [(percent(between, 1), number(rate, 0)) for between, rate in rates.items()])
 
 
-def tables(found: EvaluationFindings) -> list[str]:
+def tables(evaluation: EvaluationFindings) -> list[str]:
     """All tables that there is something for, in the order in which they are read."""
-    scores = {name: score(records) for name, records in found.records.items()}
-    drifts = found.records.get(datasets.DRIFT)
+    scores = {name: score(records) for name, records in evaluation.records.items()}
+    drifts = evaluation.records.get(datasets.DRIFT)
     return [
         *sections(
             {
@@ -266,33 +277,33 @@ def tables(found: EvaluationFindings) -> list[str]:
                 "To the right commit": commits_named(scores) if scores else "",
                 "Where true changes are lost": losses(scores) if scores else "",
                 "A drift of 0.3% per commit": drift(drifts) if drifts else "",
-                "All answers of settling": rounds(found.settled) if found.settled else "",
-                f"Narrowing a range of {RANGE}": narrowed(found.narrowed) if found.narrowed else "",
-                "Cost of detection per new point": costs(found.costs) if found.costs else "",
-                "Lines of 12 commits, five trials of 0.5%": young_lines(found.young) if found.young else "",
+                "All answers of settling": rounds(evaluation.settlings) if evaluation.settlings else "",
+                f"Narrowing a range of {RANGE}": narrowed(evaluation.narrowed) if evaluation.narrowed else "",
+                "Cost of detection per new point": costs(evaluation.costs) if evaluation.costs else "",
+                "Lines of 12 commits, five trials of 0.5%": young_lines(evaluation.young) if evaluation.young else "",
             }
         ),
-        *summary(found),
+        *summary(evaluation),
     ]
 
 
-def summary(found: EvaluationFindings) -> list[str]:
+def summary(evaluation: EvaluationFindings) -> list[str]:
     """The tables of docs/detection.md."""
-    scores = {name: score(records) for name, records in found.records.items()}
-    failed = [record.line.id for records in found.records.values() for record in records if record.error]
-    others = [*found.history, *found.peers]
+    scores = {name: score(records) for name, records in evaluation.records.items()}
+    failed = [record.line.id for records in evaluation.records.values() for record in records if record.error]
+    other_detectors = [*evaluation.history, *evaluation.peers]
     text = sections(
         {
-            "Against the targets": targets(found, scores),
-            "Settling": power(found.settled) if found.settled else "",
-            "Other detectors": beside_peers(scores, others) if others else "",
+            "Against the targets": targets(evaluation, scores),
+            "Settling": power(evaluation.settlings) if evaluation.settlings else "",
+            "Other detectors": beside_peers(scores, other_detectors) if other_detectors else "",
         }
     )
     return [*text, *([f"Detection failed on: {', '.join(failed)}."] if failed else [])]
 
 
-def sections(parts: Mapping[str, str]) -> list[str]:
-    return [f"### {title}\n\n{body}" for title, body in parts.items() if body]
+def sections(bodies: Mapping[str, str]) -> list[str]:
+    return [f"### {title}\n\n{body}" for title, body in bodies.items() if body]
 
 
 class Goal(NamedTuple):
@@ -303,16 +314,16 @@ class Goal(NamedTuple):
     now: str
 
 
-def targets(found: EvaluationFindings, scores: Mapping[str, Score]) -> str:
+def targets(evaluation: EvaluationFindings, scores: Mapping[str, Score]) -> str:
     """What was wanted beside what was measured; a job that was not run is left out."""
-    rows = [*of_lines(scores), *of_history(found.history), *of_settling(found), *of_costs(found.costs)]
-    if drifts := found.records.get(datasets.DRIFT):
-        sums = [sum_at_first(record, lambda one: one.confirmed_at) for record in drifts]
-        late = "never on some" if None in sums else percent(max(one for one in sums if one is not None), 1)
+    rows = [*of_lines(scores), *of_history(evaluation.history), *of_settling(evaluation), *of_costs(evaluation.costs)]
+    if drifts := evaluation.records.get(datasets.DRIFT):
+        sums = [sum_at_first(record, lambda change: change.confirmed_at) for record in drifts]
+        late = "never on some" if None in sums else percent(max(total for total in sums if total is not None), 1)
         rows.append(Goal("a drift of 0.3% per commit is confirmed before it sums to", "10%", late))
-    if found.young:
-        told = " and ".join(number(rate, 0) for rate in found.young.values())
-        rows.append(Goal("suspicions per 1000 first commits, runs apart by 1 and 1.7%", "–", told))
+    if evaluation.young:
+        rates = " and ".join(number(rate, 0) for rate in evaluation.young.values())
+        rows.append(Goal("suspicions per 1000 first commits, runs apart by 1 and 1.7%", "–", rates))
     return table(("job", "target", "result"), rows)
 
 
@@ -337,66 +348,66 @@ def of_lines(scores: Mapping[str, Score]) -> list[Goal]:
                 Goal(f"of {s.hits + s.false} confirmed changes, true, {kind}", "–", share(s.hits, s.hits + s.false)),
                 Goal(f"of {s.changes} changes, confirmed, {kind}", "–", share(s.hits, s.changes)),
                 Goal(f"pairs per 1000 commits, {kind}", "≤ 500", number(s.pairs, 0)),
-                Goal(f"suspected changes that reach the right commit, {kind}", "≥ 90%", share(s.named, s.suspected)),
+                Goal(f"suspected changes that reach the right commit, {kind}", "≥ 90%", share(s.exact, s.suspected)),
             ]
     return rows
 
 
-def of_history(found: Sequence[PeerScore]) -> list[Goal]:
-    scores = {one.dataset: one.score for one in found}
-    wanted = {
+def of_history(peer_scores: Sequence[PeerScore]) -> list[Goal]:
+    scores = {peer_score.dataset: peer_score.score for peer_score in peer_scores}
+    targets_by_set = {
         datasets.SYNTHETIC: "≥ 0.80 (≤ 0.3)",
         datasets.REAL: "–",
         datasets.SAP: "1.00",
         datasets.TALOS: "≥ 0.84",
     }
     rows = [
-        Goal(f"F1 of the history alone (false per 1000), {name}", wanted[name], cell(scores, name))
-        for name in wanted
+        Goal(f"F1 of the history alone (false per 1000), {name}", targets_by_set[name], cell(scores, name))
+        for name in targets_by_set
         if name in scores
     ]
-    if found:
-        gone = float(np.mean([one.vanished for one in found]))
+    if peer_scores:
+        gone = float(np.mean([peer_score.vanished for peer_score in peer_scores]))
         rows.append(Goal("its reports that vanish", "0", percent(gone)))
     return rows
 
 
-def of_settling(found: EvaluationFindings) -> list[Goal]:
+def of_settling(evaluation: EvaluationFindings) -> list[Goal]:
     rows = []
-    nulls = [one for one in found.settled if not one.case.change]
+    nulls = [case_rounds for case_rounds in evaluation.settlings if not case_rounds.case.change]
     if nulls:
-        count = sum(one.runs for one in nulls)
-        confirmed = share(sum(one.different * one.runs for one in nulls), count, 2)
+        count = sum(case_rounds.runs for case_rounds in nulls)
+        confirmed = share(sum(case_rounds.different * case_rounds.runs for case_rounds in nulls), count, 2)
         rows.append(Goal(f"of {count} suspicions without a change, confirmed", "≤ 1%", confirmed))
-    wanted = {
+    targets_by_case = {
         (0.02, 0.017): ("2% at a spread of 1.7%", "≥ 99% in ≤ 30 pairs"),
         (0.01, 0.01): ("1% at a spread of 1%", "≥ 90%"),
     }
-    for outcome in found.settled:
-        if (key := (outcome.case.change, outcome.case.spread)) in wanted:
+    for outcome in evaluation.settlings:
+        if (key := (outcome.case.change, outcome.case.spread)) in targets_by_case:
             confirmed = share(outcome.different * outcome.runs, outcome.runs, 1)
-            rows.append(Goal(*wanted[key], f"{confirmed} in {number(outcome.pairs, 0)} pairs"))
-    if found.narrowed:
-        worst = min(found.narrowed, key=lambda narrowing: narrowing.right)
-        wrong = sum(narrowing.wrong * narrowing.runs for narrowing in found.narrowed)
-        runs = sum(narrowing.runs for narrowing in found.narrowed)
+            rows.append(Goal(*targets_by_case[key], f"{confirmed} in {number(outcome.pairs, 0)} pairs"))
+    if evaluation.narrowed:
+        worst = min(evaluation.narrowed, key=lambda narrowing: narrowing.right)
+        wrong = sum(narrowing.wrong * narrowing.runs for narrowing in evaluation.narrowed)
+        runs = sum(narrowing.runs for narrowing in evaluation.narrowed)
         shares = f"{share(worst.right * worst.runs, worst.runs)}; {share(wrong, runs, 1)}"
         job = f"narrowing a range of {RANGE}, 2% and more: right; wrong"
         rows.append(Goal(job, "≥ 98%; ≤ 1%", shares))
     return rows
 
 
-def of_costs(found: Sequence[DetectionCost]) -> list[Goal]:
-    together = {one.case: one.worker_ms + one.database_ms for one in found}
+def of_costs(point_costs: Sequence[DetectionCost]) -> list[Goal]:
+    together = {cost.case: cost.worker_ms + cost.database_ms for cost in point_costs}
     rows = []
-    for case, words in (
+    for case, condition in (
         (CostCase(10_000), "at 10,000 points, one series in a pass"),
         (CostCase(1000, series=MANY), f"at 1,000 points, {MANY} series in a pass"),
     ):
         if (now := together.get(case)) is not None:
-            rows.append(Goal(f"CPU of detection per new point, {words}", "≤ 10 ms", f"{number(now, 1)} ms"))
-    one, many = together.get(CostCase(10_000)), together.get(CostCase(10_000, branches=20))
-    if one and many:
+            rows.append(Goal(f"CPU of detection per new point, {condition}", "≤ 10 ms", f"{number(now, 1)} ms"))
+    single, many = together.get(CostCase(10_000)), together.get(CostCase(10_000, branches=20))
+    if single and many:
         job = "of 20 branches that share their history, in those of one branch"
-        rows.append(Goal(job, "≤ 2", number(many / one, 1)))
+        rows.append(Goal(job, "≤ 2", number(many / single, 1)))
     return rows

@@ -41,7 +41,7 @@ def line_of(change: float, seed: int) -> Line:
 def test_a_planted_slowdown_is_confirmed_at_its_commit() -> None:
     record = tracker.track(line_of(0.1, seed=1), seed=1)
     found = score([record])
-    assert (found.hits, found.false, found.named, found.wrong) == (1, 0, 1, 0)
+    assert (found.hits, found.false, found.exact, found.wrong) == (1, 0, 1, 0)
     assert [one.range for one in record.confirmed] == [(STEP - 1, STEP)]
     assert record.pairs > 0
     assert record.error == ""
@@ -70,7 +70,7 @@ def test_losses_are_told_by_the_stage_at_which_they_happened() -> None:
         "beside the bracket": 1,
         "unsettled": 1,
     }
-    assert (total.suspected, total.hits, total.named) == (4, 1, 1)
+    assert (total.suspected, total.hits, total.exact) == (4, 1, 1)
 
 
 def test_one_report_answers_for_one_change_of_its_direction() -> None:
@@ -131,9 +131,9 @@ def test_the_tables_are_of_what_is_there() -> None:
     settled = [Rounds(Case(0.0, 0.01), 300, 0.01, 0.9, 0.09, 20.0), Rounds(Case(0.0, 0.04), 100, 0.02, 0, 0.98, 150.0)]
     nothing = EvaluationFindings({}, [], [], {}, [], [], [])
     assert [part.splitlines()[0] for part in tables(nothing)] == ["### Against the targets"]
-    titles = [part.splitlines()[0] for part in tables(replace(nothing, settled=settled))]
+    titles = [part.splitlines()[0] for part in tables(replace(nothing, settlings=settled))]
     assert titles == ["### All answers of settling", "### Against the targets", "### Settling"]
-    wrong = next(row for row in of_settling(replace(nothing, settled=settled)))
+    wrong = next(row for row in of_settling(replace(nothing, settlings=settled)))
     assert (wrong.job, wrong.now) == ("of 400 suspicions without a change, confirmed", "1.25% [0.41%, 2.89%]")
 
 
@@ -142,7 +142,7 @@ def test_the_page_shows_the_short_tables_alone() -> None:
     settled = [Rounds(Case(0.0, 0.01), 300, 0.0036, 0.9, 0.09, 20.4), Rounds(Case(0.02, 0.017), 9, 1.0, 0, 0, 30.0)]
     found = EvaluationFindings(
         records={},
-        settled=settled,
+        settlings=settled,
         narrowed=[Narrowed(Case(0.02, 0.017), 250, 0.95, 0.008, 0.042, 214.0)],
         young={},
         costs=[DetectionCost(CostCase(260), 10.0, 8.5, 100.0)],
@@ -191,9 +191,9 @@ def test_a_drift_is_told_by_what_it_had_come_to() -> None:
     step = TrackedChange(150, 1, [150], "confirmed", None, (149, 150), 151)  # before it began
     late = TrackedChange(205, 1, [200], "confirmed", None, (199, 205), 209)
     record = Record(line, [step, late])
-    assert sum_at_first(record, lambda one: one.seen) == pytest.approx(1.003**6 - 1)
+    assert sum_at_first(record, lambda one: one.first_seen) == pytest.approx(1.003**6 - 1)
     assert sum_at_first(record, lambda one: one.confirmed_at) == pytest.approx(1.003**10 - 1)
-    assert sum_at_first(Record(line, [step]), lambda one: one.seen) is None
+    assert sum_at_first(Record(line, [step]), lambda one: one.first_seen) is None
 
 
 @pytest.mark.parametrize("name", ["Perfherder t-test", "Chromium, 2%"])

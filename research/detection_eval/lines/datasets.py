@@ -55,13 +55,13 @@ def own(sizes: DatasetSizes, seed: int, harness: Any = None) -> list[DataSet]:
     sets = []
     for k, (name, steps) in enumerate(((SYNTHETIC, True), (SYNTHETIC_NONE, False))):
         if harness:
-            found = harness.synthetic(sizes.mixed, seed=seed + k, with_steps=steps, n=COMMITS)
-            sets.append(DataSet(name, [taken(line) for line in found]))
+            generated = harness.synthetic(sizes.mixed, seed=seed + k, with_steps=steps, n=COMMITS)
+            sets.append(DataSet(name, [taken(line) for line in generated]))
         else:
             sets.append(DataSet(name, noise.mixed(sizes.mixed, seed + k, n=COMMITS, with_steps=steps)))
     sets.append(DataSet(GAUSSIAN, noise.of_kind("Gaussian", sizes.gaussian, seed + 4, n=COMMITS)))
-    others = [name for name in noise.KINDS if name != "Gaussian"] if sizes.kind else []
-    for name in others:
+    kinds = [name for name in noise.KINDS if name != "Gaussian"] if sizes.kind else []
+    for name in kinds:
         sets.append(DataSet(f"{name}, no change", noise.of_kind(name, sizes.kind, seed + 4, n=COMMITS)))
     return [*sets, DataSet(DRIFT, noise.drifting(sizes.drift, seed + 5))]
 
@@ -70,8 +70,8 @@ def public(sizes: DatasetSizes, seed: int, harness: Any) -> list[DataSet]:
     """Residuals of real histories with steps and without, and histories whose changes people confirmed."""
     sets = []
     for k, (name, steps) in enumerate(((REAL, True), (REAL_NONE, False))):
-        found = harness.resampled(sizes.real, seed=seed + 2 + k, with_steps=steps, n=COMMITS)
-        sets.append(DataSet(name, [taken(line) for line in found]))
+        resampled = harness.resampled(sizes.real, seed=seed + 2 + k, with_steps=steps, n=COMMITS)
+        sets.append(DataSet(name, [taken(line) for line in resampled]))
     for name, folder, margin in ((SAP, "sap_hana_small", MARGIN), (TALOS, "talos_treeherder", 2 * MARGIN)):
         lines = [cut(taken(line), sizes.longest) for line in harness.labelled(folder)]
         sets.append(DataSet(name, [line for line in lines if len(line.values) > 1], margin))

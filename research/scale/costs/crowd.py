@@ -33,9 +33,9 @@ def crowd(page: str, scraped: Sequence[str], tabs: int = TABS, count: int = BESI
         alone = claims(machine, port, web, count)
         readers = [PageReader(port, [page], 0.0) for _ in range(tabs)]
         with reading([*readers, PageReader(port, scraped, SCRAPE_S)]):
-            begun = monotonic()
+            began_at = monotonic()
             beside = claims(machine, port, web, count)
-            seconds = monotonic() - begun
+            seconds = monotonic() - began_at
         return Crowded(alone, beside, sum(reader.answers for reader in readers) / seconds)
 
 

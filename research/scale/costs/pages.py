@@ -105,8 +105,8 @@ def list_pages(slug: str) -> Iterable[PageKind]:
 
 def project_pages(slug: str) -> Iterable[PageKind]:
     wide = Project.objects.get(slug=slug)
-    measured = Run.objects.filter(project=wide, reason__in=("push", "import")).values("commit")
-    commits = newest(Commit.objects.filter(pk__in=measured))
+    measured_commits = Run.objects.filter(project=wide, reason__in=("push", "import")).values("commit")
+    commits = newest(Commit.objects.filter(pk__in=measured_commits))
     series = Series.objects.filter(project=wide).count()
     yield PageKind("project-values", "", [to("project-values", slug, "json")])
     yield PageKind("board", "60 plots", [to("board", slug)])
@@ -118,14 +118,16 @@ def project_pages(slug: str) -> Iterable[PageKind]:
     yield PageKind("project-picture", "", [to("project-picture", slug)])
     yield PageKind("releases-values", "", [to("releases-values", slug, "json")])
     if commits:
-        head = newest(Commit.objects.filter(pk__in=measured, positions__branch__name=wide.default_branch))
+        head = newest(Commit.objects.filter(pk__in=measured_commits, positions__branch__name=wide.default_branch))
         since = (
             f"{min(commit.committed_at for commit in head):%Y-%m-%dT%H:%M:%SZ}"  # those of other branches are far apart
         )
         yield PageKind("export", f"{len(head)} commits", [to("export", slug, "ndjson", query=f"?since={since}")])
     yield PageKind("openmetrics", "", [to("openmetrics", slug)])
-    yield PageKind("commit", f"{series} series", [to("commit", slug, one.sha) for one in commits])
-    yield PageKind("commit-values", f"{series} series", [to("commit-values", slug, one.sha, "json") for one in commits])
+    yield PageKind("commit", f"{series} series", [to("commit", slug, commit.sha) for commit in commits])
+    yield PageKind(
+        "commit-values", f"{series} series", [to("commit-values", slug, commit.sha, "json") for commit in commits]
+    )
     ends = [f"?base={old.sha}&head={new.sha}" for new, old in pairwise(commits)]
     yield PageKind("compare", f"{series} series", [to("compare", slug, query=both) for both in ends])
     yield PageKind("compare", "all rows", [to("compare", slug, query=f"{both}&rows=all") for both in ends])
@@ -163,7 +165,9 @@ def timeline_pages(subject: MeasuredProjects) -> Iterable[PageKind]:
     about = (subject.long, line.benchmark.name, line.metric)
     machines = Machine.objects.filter(series__project__slug=subject.long).order_by("pk").distinct()
     everywhere = "?last=all&" + "&".join(f"machine={machine.name}" for machine in machines[:8])
-    whole = f"{Commit.objects.filter(measurements__series=line, measurements__paired=False).distinct().count()} commits"
+    all_commits = (
+        f"{Commit.objects.filter(measurements__series=line, measurements__paired=False).distinct().count()} commits"
+    )
     yield PageKind("timeline", "200 commits", [to("timeline", *about)])
     newest_commit = Commit.objects.filter(measurements__series=line).order_by("-pk").first()
     assert newest_commit
@@ -171,44 +175,46 @@ def timeline_pages(subject: MeasuredProjects) -> Iterable[PageKind]:
     yield PageKind("takes", "", [to("takes", *about)])
     yield PageKind("embed", "", [to("embed", *about)])
     yield PageKind("timeline-picture", "", [to("timeline-picture", *about)])
-    on_all = f"{whole} x {len(machines[:8])} machines"
+    on_all = f"{all_commits} x {len(machines[:8])} machines"
     yield PageKind("timeline", on_all, [to("timeline", *about, query=everywhere)])
-    yield PageKind("timeline-values", f"JSON, {whole}", [to("timeline-values", *about, "json", query="?last=all")])
+    yield PageKind(
+        "timeline-values", f"JSON, {all_commits}", [to("timeline-values", *about, "json", query="?last=all")]
+    )
     yield PageKind("timeline-values", f"JSON, {on_all}", [to("timeline-values", *about, "json", query=everywhere)])
     points_address = to("api:read_points", line.pk, query=f"?limit={MOST_POINTS}")
-    yield PageKind("api:read_points", f"the API's JSON, {whole}", [points_address])
-    yield PageKind("timeline-values", f"SVG, {whole}", [to("timeline-values", *about, "svg", query="?last=all")])
-    named = f"{subject.wide}/{wide.benchmark.name}/{wide.metric}@{wide.machine.name}"
+    yield PageKind("api:read_points", f"the API's JSON, {all_commits}", [points_address])
+    yield PageKind("timeline-values", f"SVG, {all_commits}", [to("timeline-values", *about, "svg", query="?last=all")])
+    line_key = f"{subject.wide}/{wide.benchmark.name}/{wide.metric}@{wide.machine.name}"
     branches = Branch.objects.filter(project__slug=subject.wide).order_by("pk").values_list("name", flat=True)[:8]
-    each = "?" + "&".join(f"line={named}:{branch}" for branch in branches)
+    each = "?" + "&".join(f"line={line_key}:{branch}" for branch in branches)
     title = f"JSON, lines of {len(branches)} branches"
     yield PageKind("timeline-values", title, [to("timeline-values", *about, "json", query=each)])
     yield PageKind("lines", "", [to("lines", subject.wide, query="?q=get+main")])
-    yield PageKind("timeline-values", f"CSV, {whole}", [to("timeline-values", *about, "csv", query="?last=all")])
+    yield PageKind("timeline-values", f"CSV, {all_commits}", [to("timeline-values", *about, "csv", query="?last=all")])
 
 
 def run_pages(slug: str) -> Iterable[PageKind]:
-    ended = Run.objects.filter(project__slug=slug, status=Status.SUCCEEDED)
+    succeeded_runs = Run.objects.filter(project__slug=slug, status=Status.SUCCEEDED)
     documented = Result.objects.filter(attempt__run=OuterRef("pk"))
-    pushed = newest(ended.filter(Exists(documented), reason="push")) or newest(ended)
-    waiting = newest(Run.objects.filter(project__slug=slug, status=Status.QUEUED))
-    paired = newest(ended.filter(reason="confirm"))
-    yield PageKind("run", "of a push", [to("run", one.pk) for one in pushed])
-    yield PageKind("run-values", "", [to("run-values", one.pk, "json") for one in pushed])
-    yield PageKind("run", "of pairs", [to("run", one.pk) for one in paired])
-    yield PageKind("run", "that waits", [to("run", one.pk) for one in waiting])
+    pushed = newest(succeeded_runs.filter(Exists(documented), reason="push")) or newest(succeeded_runs)
+    waiting_runs = newest(Run.objects.filter(project__slug=slug, status=Status.QUEUED))
+    paired = newest(succeeded_runs.filter(reason="confirm"))
+    yield PageKind("run", "of a push", [to("run", run.pk) for run in pushed])
+    yield PageKind("run-values", "", [to("run-values", run.pk, "json") for run in pushed])
+    yield PageKind("run", "of pairs", [to("run", run.pk) for run in paired])
+    yield PageKind("run", "that waits", [to("run", run.pk) for run in waiting_runs])
     for name in ("run-log", "run-log-lines", "run-log-text"):
-        yield PageKind(name, "", [to(name, one.pk) for one in pushed])
-    yield PageKind("run-script", "", [to("run-script", one.pk) for one in pushed])
+        yield PageKind(name, "", [to(name, run.pk) for run in pushed])
+    yield PageKind("run-script", "", [to("run-script", run.pk) for run in pushed])
     if profile := Profile.objects.filter(attempt__run__project__slug=slug).first():
         yield PageKind("profile-folded", "", [to("profile-folded", profile.pk)])
 
 
 def alert_pages(slug: str) -> Iterable[PageKind]:
     alerts = newest(Alert.objects.filter(project__slug=slug))
-    yield PageKind("alert", "with its lines", [to("alert", one.pk) for one in alerts])
-    yield PageKind("alert-values", "", [to("alert-values", one.pk) for one in alerts])
-    yield PageKind("alert-picture", "", [to("alert-picture", one.pk) for one in alerts])
+    yield PageKind("alert", "with its lines", [to("alert", alert.pk) for alert in alerts])
+    yield PageKind("alert-values", "", [to("alert-values", alert.pk) for alert in alerts])
+    yield PageKind("alert-picture", "", [to("alert-picture", alert.pk) for alert in alerts])
 
 
 def other_pages() -> Iterable[PageKind]:
@@ -224,8 +230,8 @@ def other_pages() -> Iterable[PageKind]:
     yield PageKind("search-values", "a sha", [to("search-values", query="?q=abcde")])
     yield PageKind("ladders", "", [to("ladders")])
     yield PageKind("ladders-values", "", [to("ladders-values", "json")])
-    waiting = Run.objects.filter(status=Status.QUEUED).count()
-    yield PageKind("queue", f"{waiting} waiting", [to("queue")])
+    waiting_count = Run.objects.filter(status=Status.QUEUED).count()
+    yield PageKind("queue", f"{waiting_count} waiting", [to("queue")])
     yield PageKind("notifications", "", [to("notifications")])
     yield PageKind("help-index", "", [to("help-index")])
     yield PageKind("help", "", [to("help", "methodology")])
@@ -252,12 +258,12 @@ def other_pages() -> Iterable[PageKind]:
 def settings_pages(slug: str) -> Iterable[PageKind]:
     notes = newest(Annotation.objects.filter(project__slug=slug))
     yield PageKind("annotations", f"{Annotation.objects.filter(project__slug=slug).count()}", [to("annotations", slug)])
-    yield PageKind("annotation", "", [to("annotation", one.pk) for one in notes])
+    yield PageKind("annotation", "", [to("annotation", row.pk) for row in notes])
     yield PageKind("project-settings", "", [to("project-settings", slug)])
     yield PageKind("project-untrack", "", [to("project-untrack", slug)])
     calls = Delivery.objects.filter(project__slug=slug)
     yield PageKind("deliveries", f"{calls.count()}", [to("deliveries", slug)])
-    yield PageKind("delivery", "", [to("delivery", slug, one.pk) for one in newest(calls.only("pk"))])
+    yield PageKind("delivery", "", [to("delivery", slug, row.pk) for row in newest(calls.only("pk"))])
     yield PageKind("members", "", [to("members", slug)])
     yield PageKind("project-visibility", "", [to("project-visibility", slug)])
     yield PageKind("project-audit", "", [to("project-audit", slug)])
@@ -299,5 +305,5 @@ def cost_of_page(page: PageKind, client: Client, calls: int) -> PageCost:
 def get(client: Client, address: str, sizes: list[int]) -> None:
     response: Any = client.get(address)
     assert response.status_code == 200, f"{address}: {response.status_code}"
-    sent = b"".join(response.streaming_content) if response.streaming else response.content
-    sizes.append(len(sent))
+    content = b"".join(response.streaming_content) if response.streaming else response.content
+    sizes.append(len(content))
