@@ -17,7 +17,7 @@ MATURE = 240  # commits after which a line has all the history that detection lo
 
 @dataclass
 class TrackedChange:
-    """A change point's life. ``first_seen``: the newest commit when it was first there; ``positions``: where it was put.
+    """A change point's life. ``first_seen``: the newest commit when it first was; ``positions``: where it was put.
 
     ``bracket`` and ``range`` are (last commit of the old level, first of the new one); None before it was settled.
     ``status`` is the last one; "withdrawn" if it vanished.

@@ -92,8 +92,8 @@ def explain_mistake(where: str, error: Any) -> str:
     if error["type"] == "missing":
         return f"{where}: {path}: this key is missing"
     suffix = "" if has_keys(error["input"]) else f" (given: {beginning(repr(error['input']))})"
-    words = PATTERNS.get(error.get("ctx", {}).get("pattern", ""), error["msg"].removeprefix("Value error, "))
-    return f"{where}: {path}: {beginning(words)}{suffix}"
+    explanation = PATTERNS.get(error.get("ctx", {}).get("pattern", ""), error["msg"].removeprefix("Value error, "))
+    return f"{where}: {path}: {beginning(explanation)}{suffix}"
 
 
 def beginning(text: str) -> str:
@@ -101,10 +101,10 @@ def beginning(text: str) -> str:
     return text if len(text) <= LONGEST_PART else f"{text[:LONGEST_PART]} …"
 
 
-def remedy(key: str, allowed: list[str]) -> str:
+def remedy(key: str, keys: list[str]) -> str:
     """The allowed key that is like a wrong one, otherwise all of them."""
-    similar = get_close_matches(key, allowed, 1)
-    return f": did you mean {similar[0]}?" if similar else f"; allowed here: {', '.join(allowed)}"
+    similar = get_close_matches(key, keys, 1)
+    return f": did you mean {similar[0]}?" if similar else f"; allowed here: {', '.join(keys)}"
 
 
 def has_keys(value: Any) -> bool:

@@ -72,8 +72,8 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
     changes = changes_of(alert)
     works = works_of(changes)
     pictures = pictures_of(changes)
-    settled = settling_verdicts(changes)
-    function_tables = counts.function_tables(changes, settled)
+    verdicts = settling_verdicts(changes)
+    function_tables = counts.function_tables(changes, verdicts)
     context = {
         "alert": alert,
         "changes": changes,
@@ -88,7 +88,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
         "restoration": restoration_in_words(list(alert.events.order_by("pk"))),
         "candidates": list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
         "branches": alert.branch_names(),
-        "layouts": layout_sentences(works, settled),
+        "layouts": layout_sentences(works, verdicts),
         "function_tables": function_tables,
         "lines": lines_of_alert(alert, function_tables, hunks_of(alert)).results,
         "url": settings.URL + reverse("alert", args=[alert.pk]),

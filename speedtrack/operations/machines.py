@@ -68,8 +68,8 @@ def put_into_pool(actor: Actor, machine: Machine, pool: str) -> Done:
 def pause(actor: Actor, machine: Machine, at_once: bool = False) -> Done:
     """Give a machine no more work. ``at_once``: its run is taken from it. Raises MachineConflict."""
     machines.pause(machine, actor.user, at_once)
-    what = "a run that it had is queued again" if at_once else machines.FINISHES
-    return Done(f"machine {machine} is paused: {what}. Resume undoes it", machine, {"at_once": (None, at_once)})
+    effect = "a run that it had is queued again" if at_once else machines.FINISHES
+    return Done(f"machine {machine} is paused: {effect}. Resume undoes it", machine, {"at_once": (None, at_once)})
 
 
 @operation("machine.resume")

@@ -74,8 +74,10 @@ def drop_branch(actor: Actor, project: Project, name: str) -> Done:
 def change(actor: Actor, project: Project, values: Mapping[str, Any], unrelated: bool = False) -> Done:
     """Change settings. ``unrelated``: a new address may have another history. Raises RepositoryError."""
     changes = changing.change(project, values, unrelated)
-    words = ", ".join(f"{name.replace('_', ' ')} was {before or 'empty'}" for name, (before, _) in changes.items())
-    sentence = f"saved: {words}" if changes else "nothing was changed"
+    former_values = ", ".join(
+        f"{name.replace('_', ' ')} was {before or 'empty'}" for name, (before, _) in changes.items()
+    )
+    sentence = f"saved: {former_values}" if changes else "nothing was changed"
     return Done(sentence, project, changes, is_change=bool(changes))
 
 

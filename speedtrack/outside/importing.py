@@ -79,10 +79,10 @@ class ImportOutcome:
         self.refused += refusals_in_words(parcel, report.refused)
         self.refused_count += len(report.refused)
 
-    def refuse(self, parts: Sequence[str]) -> None:
+    def refuse(self, reasons: Sequence[str]) -> None:
         """Add the parts of the file that cannot be used."""
-        self.refused += parts
-        self.refused_count += len(parts)
+        self.refused += reasons
+        self.refused_count += len(reasons)
 
 
 class Unfinished(Exception):
@@ -233,8 +233,8 @@ def refusals_in_words(parcel: Parcel, refusals: Iterable[ResultRefusal]) -> list
         shared = (within, refusal.detail) if within in ("/commit", "/machine") else refusal.index
         groups.setdefault(shared, []).append(refusal)
     return [
-        refusal_in_words(parcel, first) if not others else f"{1 + len(others)} results: {first.detail}"
-        for first, *others in groups.values()
+        refusal_in_words(parcel, first) if not further else f"{1 + len(further)} results: {first.detail}"
+        for first, *further in groups.values()
     ]
 
 

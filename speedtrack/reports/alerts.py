@@ -170,20 +170,20 @@ class AlertDetails(AlertDocument):
     def of(cls, row: Any, **given: Any) -> Self:
         """The document of an alert that was loaded as ``known_alerts`` does."""
         changes, events = ranked_changes(row), list(row.events.select_related("who").order_by("pk"))
-        works, whole = works_of(changes), whole_effect_of(row)
-        settled, findings = settling_verdicts(changes), hunks_of(row)
-        tables = counts.function_tables(changes, settled)
+        works, effect = works_of(changes), whole_effect_of(row)
+        verdicts, findings = settling_verdicts(changes), hunks_of(row)
+        tables = counts.function_tables(changes, verdicts)
         candidates = row.candidates().select_related("project").reverse()[:MOST_CANDIDATES]
         return super().of(
             row,
-            changes=settled_changes(works, settled),
+            changes=settled_changes(works, verdicts),
             candidates=list(map(CommitDocument.of, list(candidates) or [row.commit])),
             fixed_on=row.branches_fixed()[0] if row.fixed_by_id else [],
             which_moved=sentences_of(works),
-            layouts=layout_sentences(works, settled),
+            layouts=layout_sentences(works, verdicts),
             function_tables=list(map(FunctionTableDocument.of, tables)),
             lines=LinesDocument.of(lines_of_alert(row, tables, findings)),
-            whole_effect=WholeEffectDocument.of(whole) if whole else None,
+            whole_effect=WholeEffectDocument.of(effect) if effect else None,
             hunks=list(map(HunkFindingDocument.of, findings)),
             restoration=restoration_in_words(events),
             history=list(map(AlertEventDocument.of, events)),

@@ -133,12 +133,12 @@ class HunkFindingDocument(Document):
 
     @classmethod
     def of(cls, row: Any, **given: Any) -> Self:
-        parts = {name: list(map(TriedHunkDocument.of, getattr(row, name))) for name in ("hunks", "others")}
-        return super().of(row, **parts, **given)
+        lists = {name: list(map(TriedHunkDocument.of, getattr(row, name))) for name in ("hunks", "others")}
+        return super().of(row, **lists, **given)
 
 
-def settled_changes(works: Sequence[Work], settled: Mapping[int, Verdict]) -> list[SettledChangeDocument]:
-    evidence = {pk: {"pairs": verdict.pairs, "p": verdict.p} for pk, verdict in settled.items()}
+def settled_changes(works: Sequence[Work], verdicts: Mapping[int, Verdict]) -> list[SettledChangeDocument]:
+    evidence = {pk: {"pairs": verdict.pairs, "p": verdict.p} for pk, verdict in verdicts.items()}
     unsettled = {"pairs": None, "p": None}
     return [
         SettledChangeDocument.of(work.change, instructions=work.words, **evidence.get(work.change.pk, unsettled))

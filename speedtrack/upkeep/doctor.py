@@ -181,7 +181,9 @@ def check_machines() -> tuple[str, str]:
 def check_repositories() -> tuple[str, str]:
     projects = list(Project.objects.tracked().order_by("slug"))
     gone = [
-        f"{one}: {one.default_branch} is gone; {successors.in_words(one)}" for one in projects if one.branch_gone_at
+        f"{project}: {project.default_branch} is gone; {successors.in_words(project)}"
+        for project in projects
+        if project.branch_gone_at
     ]
     failing = [f"{project}: {project.error.partition(chr(10))[0]}" for project in projects if project.error]
     if gone or failing:

@@ -94,8 +94,8 @@ class HunkEvidence:
     @cached_property
     def growths(self) -> dict[Pieces, float | None]:
         """By set of pieces: what it adds; None where that was not counted. Steps under way are left out."""
-        ended = [step for step in self.steps if step.growths is not None]
-        return {frozenset(step.pieces): (step.growths or {}).get(self.benchmark) for step in ended}
+        ended_steps = [step for step in self.steps if step.growths is not None]
+        return {frozenset(step.pieces): (step.growths or {}).get(self.benchmark) for step in ended_steps}
 
     @cached_property
     def growth(self) -> float | None:
@@ -156,7 +156,7 @@ def finding_of(evidence: HunkEvidence) -> HunkFinding:
         HunkState.WAITING,
         HunkState.RUNNING,
     )  # and so it is for all benchmarks of the trial
-    tried = [tried_hunk(evidence, index, refusals.get(index, "")) for index in range(len(evidence.pieces))]
+    tried_hunks = [tried_hunk(evidence, index, refusals.get(index, "")) for index in range(len(evidence.pieces))]
     return HunkFinding(
         benchmark=evidence.benchmark,
         state=evidence.state,
@@ -165,8 +165,8 @@ def finding_of(evidence: HunkEvidence) -> HunkFinding:
         else f"{evidence.benchmark}: {sentence_of(evidence)}",
         growth=evidence.growth,
         explained=evidence.growths.get(evidence.named),
-        hunks=tuple(hunk for hunk in tried if hunk.is_named)[:MOST_HUNKS],
-        others=tuple(h for h in tried if not h.is_named and (h.refusal or h.instructions is not None)),
+        hunks=tuple(hunk for hunk in tried_hunks if hunk.is_named)[:MOST_HUNKS],
+        others=tuple(h for h in tried_hunks if not h.is_named and (h.refusal or h.instructions is not None)),
         pieces=len(evidence.pieces),
         builds=len(evidence.steps),
         budget=settings.HUNK_BUILDS,
@@ -219,13 +219,13 @@ def share_in_words(evidence: HunkEvidence) -> str:
     growth, explained = evidence.growth or 0.0, evidence.growths.get(evidence.named)
     share = (explained or 0.0) / growth
     verb = "lie" if evidence.state == HunkState.ENDED else "come"
-    whole = f"{instructions_in_words(growth)} instructions per request"
+    growth_in_words = f"{instructions_in_words(growth)} instructions per request"
     if abs(share - 1) <= NEARLY_ALL:
-        return f"all of {whole} {verb}"
+        return f"all of {growth_in_words} {verb}"
     if share > 1:
         amount, total = instructions_in_words(explained or 0.0), instructions_in_words(growth)
         return f"{amount} instructions per request (of {total} in all) {verb}"
-    return f"{100 * share:.0f}% of {whole} {verb}"
+    return f"{100 * share:.0f}% of {growth_in_words} {verb}"
 
 
 def instructions_in_words(growth: float) -> str:

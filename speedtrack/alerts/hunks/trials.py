@@ -72,13 +72,13 @@ def begin() -> None:
     """Begin a trial for each alert that names a commit by counts and has none yet."""
     if settings.HUNK_BUILDS < 1:
         return
-    tried = HunkTrial.objects.filter(before=OuterRef("before"), commit=OuterRef("commit"))
-    for alert in Alert.objects.naming_lately().filter(~Exists(tried), Exists(counted_changes())).order_by("pk"):
+    trials = HunkTrial.objects.filter(before=OuterRef("before"), commit=OuterRef("commit"))
+    for alert in Alert.objects.naming_lately().filter(~Exists(trials), Exists(counted_changes())).order_by("pk"):
         changes = counted_changes(alert).select_related("series__benchmark", "series__machine", "series__project")
-        worst, *rest = sorted(changes, key=lambda cp: cp.rank)
+        worst, *further = sorted(changes, key=lambda cp: cp.rank)
         machine, suite = worst.series.machine, pairing.suite_of(worst)
         benchmarks = {
-            cp.series.benchmark_id: cp.series.benchmark for cp in (worst, *rest) if cp.series.machine == machine
+            cp.series.benchmark_id: cp.series.benchmark for cp in (worst, *further) if cp.series.machine == machine
         }
         HunkTrial.objects.get_or_create(
             before=alert.before,
@@ -117,10 +117,10 @@ def go_on(trial: HunkTrial) -> None:
         trial.pieces = list(map(facts_of, pieces))
         trial.save(update_fields=["pieces"])
     evidence = evidence_of(trial)
-    wanted = wanted_sets(evidence)
-    for indexes in wanted:
+    index_sets = wanted_sets(evidence)
+    for indexes in index_sets:
         plan(trial, pieces, sorted(indexes))
-    if not wanted:
+    if not index_sets:
         trial.texts = {
             str(index): pieces[index].text[:LONGEST_TEXT]
             for each in evidence
@@ -148,9 +148,9 @@ def why_not_countable(trial: HunkTrial) -> str:
 
 def wanted_sets(evidence: Sequence[HunkEvidence]) -> list[Pieces]:
     """The sets to count next, for any of the benchmarks, within what is left of the budget."""
-    wanted = dict.fromkeys(pieces for each in evidence for pieces in each.progress.wanted)
-    left = settings.HUNK_BUILDS - len(evidence[0].steps) if evidence else 0
-    return list(wanted)[: min(AT_ONCE, max(0, left))]
+    piece_sets = dict.fromkeys(pieces for each in evidence for pieces in each.progress.wanted)
+    budget_left = settings.HUNK_BUILDS - len(evidence[0].steps) if evidence else 0
+    return list(piece_sets)[: min(AT_ONCE, max(0, budget_left))]
 
 
 def plan(trial: HunkTrial, pieces: Sequence[Hunk], indexes: list[int]) -> None:
@@ -170,7 +170,7 @@ def read(trial: HunkTrial, each: HunkStep) -> None:
     pairs = pairing.pairs_by_run([each.run_id] if each.run_id else [], series__metric__in=COUNTED)
     names = {benchmark.pk: benchmark.name for benchmark in trial.benchmark_set.benchmarks.all()}
     each.growths = {
-        names[benchmark]: round(median(whole for whole, _ in both) - median(rest for _, rest in both), 3)
+        names[benchmark]: round(median(head for head, _ in both) - median(base for _, base in both), 3)
         for (_, benchmark, _), both in pairs.items()
         if both and benchmark in names
     }

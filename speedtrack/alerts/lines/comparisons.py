@@ -155,9 +155,9 @@ def store(neighbours: Sequence[tuple[Neighbours, Series, float]]) -> None:
     rows: dict[int, list[tuple[Neighbours, float, Answer]]] = defaultdict(list)
     for (pair, _, _), (old, _), answer in zip(neighbours, sides, answers, strict=True):
         rows[pair.commit_id].append((pair, old.value, answer))
-    places = [(pair.commit_id, pair.series_id) for pair, _, _ in neighbours]
+    keys = [(pair.commit_id, pair.series_id) for pair, _, _ in neighbours]
     with connection.cursor() as cursor:
-        cursor.execute(REPLACED, [list(rows), *map(list, zip(*places, strict=True))])
+        cursor.execute(REPLACED, [list(rows), *map(list, zip(*keys, strict=True))])
     ComparisonBatch.objects.bulk_create([batch_of(commit, of_commit) for commit, of_commit in rows.items()])
 
 

@@ -117,9 +117,9 @@ def relation_of(path: str) -> str:
 def by_relation(columns: Iterable[str]) -> dict[str, list[str]]:
     """By relation: the columns behind it."""
     related: dict[str, list[str]] = defaultdict(list)
-    for name, _, rest in (column.partition("__") for column in columns):
-        if rest:
-            related[name].append(rest)
+    for name, _, remaining in (column.partition("__") for column in columns):
+        if remaining:
+            related[name].append(remaining)
     return related
 
 

@@ -53,9 +53,9 @@ def former_document(message: AlertMessage, project_name: str) -> dict[str, Any]:
 
 
 def former_change(change: SettledChangeDocument) -> dict[str, Any]:
-    metric, kept = METRICS[change.metric], ("benchmark", "metric", "machine", "ratio", "low", "high", "p", "pairs")
+    metric, fields = METRICS[change.metric], ("benchmark", "metric", "machine", "ratio", "low", "high", "p", "pairs")
     return {
-        **change.model_dump(include={*kept, "status"}),
+        **change.model_dump(include={*fields, "status"}),
         "title": metric.title,
         "better": metric.better,
         "effect": numbers.effect(metric, change.is_slowdown),

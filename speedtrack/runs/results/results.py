@@ -249,7 +249,7 @@ def store(rows: DocumentRows, result: ResultDocument, samples: Mapping[str, Metr
         "benchmark": rows.benchmark.id,
         "commit": rows.commit.pk,
         "side": result.side,
-        "stopping": Jsonb(ended) if (ended := result.how_it_ended()) else None,
+        "stopping": Jsonb(stopping) if (stopping := result.how_it_ended()) else None,
         "repeatable": trials[0].trial == 0 and trials[0].reproduce is not None,
         "documents": packing.pack(documents),
         "layouts": len({t.layout for t in trials if t.layout}),

@@ -70,8 +70,8 @@ def soundness_of(stands: MachineStanding, has_canary: bool, check: NewestCheck |
         return Soundness(False, stands.sentence.rstrip("."))
     if check is None:
         return Soundness(False, "Not known: its canary was not measured yet" if has_canary else WITHOUT)
-    is_sound, words = verdict_on(check)
-    return Soundness(is_sound, words, check.at)
+    is_sound, reason = verdict_on(check)
+    return Soundness(is_sound, reason, check.at)
 
 
 def verdict_on(check: NewestCheck | CanaryCheck) -> tuple[bool, str]:
@@ -80,7 +80,7 @@ def verdict_on(check: NewestCheck | CanaryCheck) -> tuple[bool, str]:
     if check.answer == Answer.LEARNING:
         return True, "Healthy so far: its canary is learning its level"
     if check.answer == Answer.OFF:
-        moved = f" moved {numbers.change(check.ratio)}" if check.ratio else " moved"
-        allowed = f", more than {check.limit:.1%}" if check.limit else ""
-        return False, f"Doubtful: canary{moved}{allowed}"
+        move = f" moved {numbers.change(check.ratio)}" if check.ratio else " moved"
+        limit = f", more than {check.limit:.1%}" if check.limit else ""
+        return False, f"Doubtful: canary{move}{limit}"
     return False, "Not known: its last canary gave no value"

@@ -58,9 +58,9 @@ class PageAddress(NamedTuple):
 def target_of(text: str) -> PageAddress:
     """What can be pinned at this address. Raises Http404 for anything else."""
     try:
-        parts = urlsplit(text)
-        match = resolve(unquote(parts.path))
-        target = PageAddress(match.url_name or "", match.kwargs, QueryDict(parts.query))
+        address = urlsplit(text)
+        match = resolve(unquote(address.path))
+        target = PageAddress(match.url_name or "", match.kwargs, QueryDict(address.query))
     except (Resolver404, ValueError):
         target = None
     if target is None or target.name not in LOADED or UNSTORABLE.search(unquote(text)):
@@ -111,8 +111,8 @@ def load(access: Access) -> OwnBoard:
     version = states.version_now()  # first: what changes meanwhile makes the page load it again
     rows = [(row, known_target(row.address)) for row in pins.pins_of(access.caller.user)]
     projects = Project.objects.filter(slug__in={target.slug for _, target in rows if target})
-    seen = set(access.among(projects, "pk").values_list("slug", flat=True))
-    return OwnBoard([shown_pin(row, target, seen, access) for row, target in rows], version)
+    visible_slugs = set(access.among(projects, "pk").values_list("slug", flat=True))
+    return OwnBoard([shown_pin(row, target, visible_slugs, access) for row, target in rows], version)
 
 
 def known_target(address: str) -> PageAddress | None:
@@ -123,11 +123,11 @@ def known_target(address: str) -> PageAddress | None:
         return None
 
 
-def shown_pin(row: Pin, target: PageAddress | None, seen: set[str], access: Access) -> ShownPin:
+def shown_pin(row: Pin, target: PageAddress | None, visible_slugs: set[str], access: Access) -> ShownPin:
     """The pin with what the caller may see now."""
     if target is None:
         return ShownPin(row, target, problem=f"There is no page {row.address} any more.")
-    if target.slug not in seen:
+    if target.slug not in visible_slugs:
         absent = f"The project {target.slug} was deleted, or it is private now and you are not a member."
         return ShownPin(row, target, problem=absent)
     try:

@@ -59,8 +59,8 @@ def compress_fast(request: HttpRequest, response: HttpResponseBase) -> HttpRespo
 def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     stream = zlib.compressobj(level=1, wbits=GZIP)
     for piece in pieces:
-        if part := stream.compress(piece):
-            yield part
+        if output := stream.compress(piece):
+            yield output
     yield stream.flush()
 
 

@@ -143,8 +143,8 @@ def pair_rows(pairs: Sequence[tuple[float, float]], metric: Metric) -> SafeStrin
 def patch_lines(lines: Sequence[tuple[str, str]]) -> SafeString:
     """The lines of a hunk, each with its sign, as git shows them: added and removed ones are marked up as such."""
     rows = ((SIGNED.get(sign, "span"), sign, plain(line)) for sign, line in lines)
-    marked = format_html_join("", "<{0}>{1}{2}\n</{0}>", rows)
-    return format_html('<pre class="patch" tabindex="0"><code>{}</code></pre>', marked)
+    marked_lines = format_html_join("", "<{0}>{1}{2}\n</{0}>", rows)
+    return format_html('<pre class="patch" tabindex="0"><code>{}</code></pre>', marked_lines)
 
 
 @register.simple_tag

@@ -42,6 +42,6 @@ def article() -> list[str]:
 
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
-    first, *others = map(SafeString, article())
-    pieces = zip(reference().lines(access.person(request.user)), others, strict=True)
+    first, *further = map(SafeString, article())
+    pieces = zip(reference().lines(access.person(request.user)), further, strict=True)
     return render(request, "web/api.html", {"article": first + format_html_join("", "{}{}", pieces)})

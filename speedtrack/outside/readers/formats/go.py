@@ -92,15 +92,15 @@ def printed_lines(file: File, reading: FileResults) -> Iterator[tuple[int, str]]
 
 def whole_lines(pieces: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Lines put together of pieces, each with the number of its last piece."""
-    begun: list[str] = []
+    beginning: list[str] = []
     for number, piece in pieces:
-        *ends, rest = piece.split("\n")
+        *ends, remainder = piece.split("\n")
         for end in ends:
-            yield number, "".join(begun) + end
-            begun = []
-        begun.append(rest)
-    if pieces and any(begun):
-        yield pieces[-1][0], "".join(begun)
+            yield number, "".join(beginning) + end
+            beginning = []
+        beginning.append(remainder)
+    if pieces and any(beginning):
+        yield pieces[-1][0], "".join(beginning)
 
 
 def add_result(lines: GoOutput, result: re.Match[str], position: str, reading: FileResults) -> None:

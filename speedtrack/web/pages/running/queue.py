@@ -128,10 +128,10 @@ class QueuePage:
         """What waits, and for what."""
         busy = sum(work.running is not None or work.is_secret for work in self.machines)
         names = ", ".join(work.machine.name for work in self.machines if work.queued)
-        measured = f"{busy} {'is' if busy == 1 else 'are'} being measured" if busy else "none is being measured"
+        measuring = f"{busy} {'is' if busy == 1 else 'are'} being measured" if busy else "none is being measured"
         if self.queued:
-            return f"{self.queued} run{' waits' if self.queued == 1 else 's wait'} for {names}; {measured}"
-        return f"No run waits; {measured}"
+            return f"{self.queued} run{' waits' if self.queued == 1 else 's wait'} for {names}; {measuring}"
+        return f"No run waits; {measuring}"
 
     @property
     def waiting_since(self) -> datetime | None:
@@ -146,8 +146,8 @@ def load(access: Access) -> QueuePage:
     in_service = [machine for machine in machines if not machine.retired_at and not machine.outside]
     next_runs = waiting_runs([machine.pk for machine in in_service])
     works = expected_works(in_service, active, next_runs, access)
-    ended = ended_runs([machine.pk for machine in machines if not machine.outside], access)
-    return QueuePage(works, failed_or_lost(access), ended, stream_of_queue(), version)
+    latest_runs = ended_runs([machine.pk for machine in machines if not machine.outside], access)
+    return QueuePage(works, failed_or_lost(access), latest_runs, stream_of_queue(), version)
 
 
 def shown_machines(access: Access) -> list[Machine]:
