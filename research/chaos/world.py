@@ -1,4 +1,4 @@
-"""What is broken: servers, processes and runners of an installation, and the work that it is given."""
+"""The installation under faults: its servers, processes and runners, and the work that it gets."""
 
 import hashlib
 import hmac
@@ -18,7 +18,7 @@ from research.chaos.ledger import Ledger
 from runners.tests.broker_servers import Valkey
 from speedtrack.benchmarks.storing import store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.processes import devstack, postgresql
+from speedtrack.processes import devstack, pgcluster, postgresql
 from speedtrack.projects.models import Project
 from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Machine, Reason, Run
@@ -74,7 +74,7 @@ class World:
     servers: Installation
     networks: dict[str, Network]
     repository: Path
-    database: postgresql.Cluster
+    database: pgcluster.Cluster
     pushed: int = 1
     delivered: int = 0
     refusals: int = 0  # deliveries that the server did not accept: the forge says so, and somebody sends them again
@@ -182,7 +182,7 @@ def build(home: Path) -> World:
         }
     servers.start_web()
     servers.start(*(name for name in servers.commands if name != "web"))
-    database = postgresql.Cluster((home / "postgresql").resolve(), postgresql.programs(), postgresql.system_user())
+    database = pgcluster.Cluster((home / "postgresql").resolve(), postgresql.programs(), postgresql.system_user())
     return World(home, broker, servers, networks, repository, database)
 
 

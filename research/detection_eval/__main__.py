@@ -25,9 +25,9 @@ from research.detection_eval import report
 from research.detection_eval.detectors import beside, cost, peers, settling, workers
 from research.detection_eval.detectors.cost import CostCase
 from research.detection_eval.detectors.settling import Case
+from research.detection_eval.findings import EvaluationFindings
 from research.detection_eval.lines import datasets, noise
 from research.detection_eval.lines.datasets import DataSet
-from research.detection_eval.report import EvaluationFindings
 from research.detection_eval.scores import score
 from research.detection_eval.store import Store
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from research.detection_eval.lines.lines import Change, Line
 
+DRIFT_STEP = 0.003
 MARGIN = 5  # commits beside the true one within which a report still speaks of it
 MOVED = 0.005  # of the level: half of the smallest effect
 MATURE = 240  # commits after which a line has all the history that detection looks back on
@@ -73,7 +74,7 @@ class Record:
 
 
 def match(truth: Sequence[Change], changes: Sequence[TrackedChange], margin: int) -> dict[int, int]:
-    """Number of a true change -> number of the confirmed one that tells of it: one to one, the nearest first."""
+    """Number of a true change -> number of the confirmed one that reports it: one to one, the nearest first."""
     near = sorted(
         (change.distance(index), t, f)
         for t, (index, direction) in enumerate(truth)
@@ -214,3 +215,14 @@ def rate(count: int, commits: int) -> float:
 
 def quantile(values: Sequence[float], share: float) -> float:
     return float(np.quantile(values, share)) if values else float("nan")
+
+
+def sum_at_first(record: Record, moment: Callable[[TrackedChange], int | None]) -> float | None:
+    """What the drift had come to at the first of these moments after it began; None where there is none."""
+    drift_begin = record.line.truth[0][0]
+    times = [
+        now
+        for change in record.changes
+        if change.direction > 0 and (now := moment(change)) is not None and now >= drift_begin
+    ]
+    return (1 + DRIFT_STEP) ** (min(times) - drift_begin + 1) - 1 if times else None

@@ -5,24 +5,18 @@ import numpy as np
 import pytest
 
 from research.detection_eval.__main__ import MARKS, write
+from research.detection_eval.cells import f1, per_thousand, share
 from research.detection_eval.detectors import peers, tracker
 from research.detection_eval.detectors.beside import PeerScore
 from research.detection_eval.detectors.cost import CostCase, DetectionCost, of_a_point
-from research.detection_eval.detectors.settling import Case, Narrowed, Rounds, narrowings_of, rounds_of
+from research.detection_eval.detectors.settling import Case, NarrowingResult, Rounds, narrowings_of, rounds_of
+from research.detection_eval.findings import EvaluationFindings
+from research.detection_eval.goals import of_settling
 from research.detection_eval.lines import noise
 from research.detection_eval.lines.datasets import SAP
 from research.detection_eval.lines.lines import Line
-from research.detection_eval.report import (
-    EvaluationFindings,
-    f1,
-    of_settling,
-    per_thousand,
-    share,
-    sum_at_first,
-    summary,
-    tables,
-)
-from research.detection_eval.scores import Record, TrackedChange, match, score
+from research.detection_eval.report import summary, tables
+from research.detection_eval.scores import Record, TrackedChange, match, score, sum_at_first
 from research.detection_eval.store import Store
 
 STEP = 40
@@ -143,7 +137,7 @@ def test_the_page_shows_the_short_tables_alone() -> None:
     found = EvaluationFindings(
         records={},
         settlings=settled,
-        narrowed=[Narrowed(Case(0.02, 0.017), 250, 0.95, 0.008, 0.042, 214.0)],
+        narrowed=[NarrowingResult(Case(0.02, 0.017), 250, 0.95, 0.008, 0.042, 214.0)],
         young={},
         costs=[DetectionCost(CostCase(260), 10.0, 8.5, 100.0)],
         history=[PeerScore("SpeedTrack, from history alone", SAP, score([]), 0.3, 0.0)],

@@ -33,7 +33,7 @@ class PeerScore:
 
 
 def compare(python: str, peer: str, sets: Sequence[DataSet], count: int) -> list[PeerScore]:
-    """The scores of a peer on each set, by ``count`` processes; none if this Python does not have it."""
+    """The scores of a peer on each set, by ``count`` processes; none if this Python lacks it."""
     lines = [[list(point) for point in line.values] for dataset in sets for line in dataset.lines]
     sources = [(dataset, line) for dataset in sets for line in dataset.lines]
     jobs = [{"peer": peer, "line": i} for i in range(0, len(lines), SLOW.get(peer, 1))]

@@ -1,4 +1,4 @@
-"""Detectors that people use, replayed point by point. Runs in an environment of its own, beside the tracker's.
+"""Detectors that people use, replayed point by point. Runs in an environment of its own, apart from the tracker's.
 
 python -m research.detection_eval.detectors.peers < lines.json > records.json
 

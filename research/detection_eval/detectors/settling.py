@@ -43,7 +43,7 @@ class Rounds:
 
 
 @dataclass(frozen=True)
-class Narrowed:
+class NarrowingResult:
     """Where the narrowing of a range ended: at the right commit, at another one, or at a range with the right one."""
 
     case: Case
@@ -154,10 +154,10 @@ def power(executor: ProcessPoolExecutor, case: Case, runs: int, seed: int) -> Ro
     return Rounds(case, runs, different, same, unknown, mean_pairs(answers))
 
 
-def narrowing(executor: ProcessPoolExecutor, case: Case, runs: int, seed: int) -> Narrowed:
+def narrowing(executor: ProcessPoolExecutor, case: Case, runs: int, seed: int) -> NarrowingResult:
     answers = in_parts(executor, narrowings_of, case, runs, seed)
     right, wrong, wide = (share(answers, answer) for answer in ("right", "wrong", "wide"))
-    return Narrowed(case, runs, right, wrong, wide, mean_pairs(answers))
+    return NarrowingResult(case, runs, right, wrong, wide, mean_pairs(answers))
 
 
 def share(answers: Sequence[tuple[str, int]], outcome: str) -> float:

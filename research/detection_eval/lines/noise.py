@@ -25,7 +25,7 @@ class Modes:
 
 @dataclass(frozen=True)
 class NoiseKind:
-    """One kind of noise. ``spread``: its standard deviation, relative; the rest says how it departs from normal."""
+    """One kind of noise. ``spread``: its relative standard deviation; the other fields: how it departs from normal."""
 
     spread: float = 0.015
     shape: str = "normal"

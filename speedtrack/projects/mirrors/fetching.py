@@ -79,7 +79,7 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
 
 
 def check_whole(remote: Remote) -> None:
-    """Refuse a shallow clone on this machine: git fetches nothing from it, and says so only in a warning."""
+    """Refuse a shallow clone on this machine: git fetches nothing from it, and only warns."""
     if remote.is_local and any((Path(remote.url) / name).exists() for name in ("shallow", ".git/shallow")):
         raise RepositoryUnreachable(
             f"{remote.url} is a shallow clone, which lacks the beginning of the history: run "

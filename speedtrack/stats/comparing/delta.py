@@ -35,7 +35,7 @@ class SearchProgress:
 
 
 def advance(keys: Sequence[tuple[str, ...]], growths: Growths, budget: int) -> SearchProgress:
-    """Continue the search with what was measured so far. Equal growths give equal progress.
+    """Continue the search with the measurements so far. Equal growths give equal progress.
 
     ``keys``: of each piece, in the order of the pieces: such as its file and function. ``budget``: how many sets are
     measured in all, at most.
@@ -62,7 +62,7 @@ def tells(growth: float | None, total: float | None) -> bool:
 
 
 def ddmin(keys: Sequence[tuple[str, ...]]) -> Asking:
-    """Search the smallest set that tells; empty if all pieces together change nothing, or cannot be measured."""
+    """Search the smallest set that explains the change; empty if all pieces together have no effect, or none known."""
     everything = frozenset(range(len(keys)))
     (total,) = yield [everything]
     if not total:

@@ -93,11 +93,9 @@ def load(slug: str, query: QueryDict) -> Board:
     page = min(page_of(query), pages_for(names))
     of_page = names[(page - 1) * MOST : page * MOST]
     path = columns_before(scope, "", grid.WINDOW)
-    plots = plots_of(
-        scope, {pk: own_series for pk, own_series in all_series.items() if own_series.benchmark in of_page}, path
-    )
-    page_plots = [plots[name] for name in of_page if name in plots]
-    return Board(scope, filters, page_plots, len(path), page, pages_for(names), stream_of_queue(), version)
+    plots = plots_of(scope, {pk: one for pk, one in all_series.items() if one.benchmark in of_page}, path)
+    shown = [plots[name] for name in of_page if name in plots]
+    return Board(scope, filters, shown, len(path), page, pages_for(names), stream_of_queue(), version)
 
 
 def ordered_names(scope: PageScope, all_series: Mapping[int, ShownSeries]) -> list[str]:
