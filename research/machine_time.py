@@ -165,7 +165,7 @@ class Deviations:
 
 
 def trials_until(values: Array, doubt: float, fewest: int = FEWEST, most: int = MOST) -> int:
-    """How many of these values the runner's rule takes; ``doubt`` infinite: without an end of what is futile."""
+    """How many of these values the runner's rule takes; ``doubt`` infinite: futile trials are not ended."""
     for count in range(fewest, most):
         width = stopping.half_width(values[:count].tolist())
         assert width is not None

@@ -159,7 +159,7 @@ def pair(runner: TrialRunner, benchmark: Benchmark, number: int) -> dict[str, tu
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledComparison:
     verdict: Comparison
     pairs: int
     seconds: float
@@ -167,12 +167,12 @@ class Settled:
 
 def compare(
     runner: TrialRunner, benchmark: Benchmark, effects: Mapping[str, float], seed: int, budget_s: float
-) -> dict[str, Settled]:
+) -> dict[str, SettledComparison]:
     """Settle whether the sides differ as suspicions are settled: rounds of pairs until every metric has an answer.
 
     No pair is begun after ``budget_s`` seconds.
     """
-    begin, comparisons = time.monotonic(), dict[str, Settled]()
+    begin, comparisons = time.monotonic(), dict[str, SettledComparison]()
     blocks: list[dict[str, tuple[float, float]]] = []
     attempt_count, count = 0, FIRST
     while count:
@@ -188,7 +188,7 @@ def compare(
             if metric not in comparisons or comparisons[metric].verdict.answer is ComparisonAnswer.UNKNOWN:
                 values = [block[metric] for block in blocks]
                 verdict = settle_pairs(values, smallest_effect=effect, level=LEVEL, seed=seed)
-                comparisons[metric] = Settled(verdict, len(blocks), time.monotonic() - begin)
+                comparisons[metric] = SettledComparison(verdict, len(blocks), time.monotonic() - begin)
                 if verdict.answer is ComparisonAnswer.UNKNOWN:
                     pair_counts.append(pairs_to_settle(values, smallest_effect=effect, level=LEVEL))
         count = min(max(pair_counts), MOST - attempt_count) if time.monotonic() - begin < budget_s else 0
@@ -197,10 +197,10 @@ def compare(
 
 def series(
     bench: LocalRunner, options: argparse.Namespace, every: dict[str, int], effects: Mapping[str, float]
-) -> dict[str, list[Settled]]:
+) -> dict[str, list[SettledComparison]]:
     """Comparisons one after the other, by metric."""
     paired_job = job(options.server, ("base", "head"), [benchmark("p16", options.test, 16, options)])
-    by_metric: dict[str, list[Settled]] = {metric: [] for metric in effects}
+    by_metric: dict[str, list[SettledComparison]] = {metric: [] for metric in effects}
     for seed in range(options.seed, options.seed + options.comparisons):
         runner = bench.runner(paired_job, every, seed)
         for metric, comparison in compare(runner, paired_job.benchmarks[0], effects, seed, options.budget).items():
@@ -215,7 +215,7 @@ def series(
     return by_metric
 
 
-def summary(title: str, comparisons: list[Settled]) -> str:
+def summary(title: str, comparisons: list[SettledComparison]) -> str:
     verdicts = [comparison.verdict for comparison in comparisons]
     count = {answer: sum(verdict.answer is answer for verdict in verdicts) for answer in ComparisonAnswer}
     slower = sum(verdict.answer is ComparisonAnswer.DIFFERENT and verdict.ratio > 1 for verdict in verdicts)

@@ -48,7 +48,7 @@ def of_tcl(name: str) -> Peer:
 
 
 def of_rltest(result: str) -> str:
-    """RLTest says a test's name and later its result, and between them what the test has printed, behind tabs."""
+    """RLTest prints a test's name and later its result, and between them the output of the test, behind tabs."""
     return rf"^(\w+:\w+):?\s*\n(?:\t(?!\[).*\n|\n)*\t\[{result}\]"
 
 
@@ -98,7 +98,7 @@ def copy_of(peer: Peer, folder: Path, room: Path, program: Path | None) -> Path:
 
 
 def run(peer: Peer, copy: Path, tls: bool, environment: dict[str, str]) -> str:
-    """What the suite in ``copy`` prints; it fails where a test fails, so its exit code says nothing more."""
+    """What the suite in ``copy`` prints; it fails if a test fails, so its exit code adds nothing."""
     if tls:
         subprocess.run(["bash", peer.certificates], cwd=copy, check=True, capture_output=True)
     process = subprocess.run(

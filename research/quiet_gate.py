@@ -75,7 +75,7 @@ NEIGHBOURS = (
 
 
 @dataclass(frozen=True)
-class Seen:
+class DisturbedTrial:
     outcome: LoadOutcome
     findings: Findings
 
@@ -133,7 +133,7 @@ class GateTrials:
         )
         self.gave_up = 0
 
-    def trial(self, kind: Disturbance, number: int) -> Seen:
+    def trial(self, kind: Disturbance, number: int) -> DisturbedTrial:
         self.gave_up += self.gate.await_quiet(self.control).gave_up
         artifacts = {self.program.name: self.program}
         with self.launcher.running(ServerSpec(self.recipe, "unix", artifacts), self.rng, self.control) as server:
@@ -145,10 +145,10 @@ class GateTrials:
             with neighbour(kind, self.plan), self.gate.watch([server.pid], driver) as watch:
                 outcome = self.driver.run(self.benchmark, target, number, self.control)
             watch.window = outcome.window
-            return Seen(outcome, watch.findings)
+            return DisturbedTrial(outcome, watch.findings)
 
 
-def report(trials_by_kind: dict[Disturbance, list[Seen]]) -> None:
+def report(trials_by_kind: dict[Disturbance, list[DisturbedTrial]]) -> None:
     print(f"{'':24} {'gate':>6} {'driver':>6}  {'CPU/req':>8} {'req/s':>8}  flags (trials)")
     base = trials_by_kind[NEIGHBOURS[0]]
     for kind, trials in trials_by_kind.items():
@@ -165,14 +165,14 @@ def report(trials_by_kind: dict[Disturbance, list[Seen]]) -> None:
         print(f"{kind!s:24} " + " ".join(f"{spread(trials, indicator.name):>17}" for indicator in checked))
 
 
-def ratio(trials: list[Seen], base: list[Seen], metric: str) -> float:
-    def middle(several: list[Seen]) -> float:
+def ratio(trials: list[DisturbedTrial], base: list[DisturbedTrial], metric: str) -> float:
+    def middle(several: list[DisturbedTrial]) -> float:
         return median(trial.outcome.metrics[metric] for trial in several)
 
     return middle(trials) / middle(base) - 1
 
 
-def spread(trials: list[Seen], indicator: str) -> str:
+def spread(trials: list[DisturbedTrial], indicator: str) -> str:
     values = [float(v) for trial in trials if (v := trial.findings.values[indicator]) != UNKNOWN]
     return f"{median(values):.4g} / {max(values):.4g}" if values else UNKNOWN
 
@@ -186,7 +186,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         bench = GateTrials(Path(directory), options)
         os.sched_setaffinity(0, bench.plan.housekeeping)
-        trials_by_kind: dict[Disturbance, list[Seen]] = {kind: [] for kind in NEIGHBOURS}
+        trials_by_kind: dict[Disturbance, list[DisturbedTrial]] = {kind: [] for kind in NEIGHBOURS}
         for number in range(options.trials):
             for kind in bench.rng.sample(NEIGHBOURS, len(NEIGHBOURS)):
                 trials_by_kind[kind].append(bench.trial(kind, number))

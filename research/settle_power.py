@@ -81,7 +81,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Method:
-    """A method of settling: its first look, and what it says of rows of n pairs, given the effect to tell from none."""
+    """A method of settling: its first look, and its answers for rows of n pairs, given the effect to look for."""
 
     first: int
     look: Callable[[Array, float], Answers]
@@ -99,7 +99,7 @@ def student_reaches(rows: Array) -> Array:
 
 
 def by_interval(rows: Array, effect: float, confirmed: Array, looks: Sequence[int]) -> Answers:
-    """Refuted is what is not confirmed and whose interval excludes the effect."""
+    """A row is refuted if it is not confirmed and its interval excludes the effect."""
     refuted = rows.mean(axis=1) + student_reaches(rows) < effect
     answers = np.where(confirmed, CONFIRMED, np.where(refuted, REFUTED, UNKNOWN))
     return Answers(answers, np.full(len(rows), next_of(looks, rows.shape[1])))

@@ -296,7 +296,7 @@ AXES_VERBOSE = False
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/"
 
-# docs/scale.md says when a replica or a pool is worth it.
+# docs/scale.md: when a replica or a pool is worth it.
 DATABASES = databases.from_environment()
 # Pages are read from a replica that is behind by no more than this.
 REPLICA_LAG_S = env_int("REPLICA_LAG_S", 10)

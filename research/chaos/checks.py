@@ -48,7 +48,7 @@ def settled_rows(installation: World) -> list[str]:
 
 
 def rows(ledger: Ledger) -> list[str]:
-    """What contradicts the promises in the rows, or what was answered."""
+    """Rows that contradict the promises, or the answers that callers got."""
     of_ledger = [*lost_deliveries(ledger), *lost_orders(ledger)]
     return [*wrong_plans(), *wrong_ends(), *wrong_samples(), *lost_parts(), *of_ledger, *fsck_faults()]
 

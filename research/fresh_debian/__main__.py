@@ -52,7 +52,7 @@ WAIT_S = 900
 
 @dataclass
 class Walk:
-    """The two machines, and what was done on them so far."""
+    """The two machines, and the steps taken on them so far."""
 
     server: DebianMachine
     machine: DebianMachine
@@ -76,7 +76,7 @@ class Walk:
             self.code = code[0]
 
     def adapted(self, script: str) -> str:
-        """The page's examples replaced by what is here."""
+        """The script with the values of this walk instead of the page's examples."""
         local_script = script.replace(ADDRESS, LOCAL).replace(CODE, self.code).replace(TRACKED, SAMPLE)
         return local_script.replace("speedtrack-new.tar.gz", UPGRADE).replace(
             "/opt/speedtrack-new/", f"/opt/{self.newer}/"

@@ -18,7 +18,7 @@ BOOT_S = 120
 
 
 class MachineError(Exception):
-    """A machine did not do what was asked; the message has its last words."""
+    """A command failed on a machine; the message has its last output."""
 
 
 def call(*command: str | Path) -> str:

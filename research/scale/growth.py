@@ -25,7 +25,7 @@ RENEW_S = 15  # a quarter of a lease
 PUSH = 2048  # commits
 # How often work that is not spread over the day exceeds its mean.
 PEAK = 3
-# Days until retention deletes a row; what is not named is kept for ever.
+# Days until retention deletes a row; other rows are kept for ever.
 KEPT_DAYS = {"trial": 90, "sample": 730}
 
 DISK_BYTES = 1e12
@@ -142,7 +142,7 @@ def needs(growth: Growth) -> str:
 
 
 def limits(growth: Growth) -> str:
-    """What is full at which number of machines, the smallest number first."""
+    """Which resource is exhausted at which number of machines, the smallest number first."""
     web = 1 / (PEAK * growth.api_cores)
     processes = (CONNECTIONS - OTHER_CONNECTIONS) // WEB_CONNECTIONS
     bottlenecks = [

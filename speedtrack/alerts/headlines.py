@@ -12,7 +12,7 @@ from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import INSTRUCTIONS, Metric
 
 
-class SeriesChange(Protocol):
+class Change(Protocol):
     """A change of one series, as rows of the database and rows of a list have it."""
 
     @property
@@ -32,7 +32,7 @@ class SeriesChange(Protocol):
 Rank = tuple[bool, bool, float]
 
 
-def rank_of(change: SeriesChange) -> Rank:
+def rank_of(change: Change) -> Rank:
     """Sort key of the changes of an alert: slowdowns first, then instructions last, then the largest first.
 
     Instructions explain a slowdown, but not its size: a few more of them may each wait for memory.
@@ -44,7 +44,7 @@ def rank_of(change: SeriesChange) -> Rank:
 class DirectionSummary:
     """The changes of one direction: the largest of them, and how many other benchmarks moved the same way."""
 
-    largest: SeriesChange
+    largest: Change
     more: int
 
     @property
@@ -65,7 +65,7 @@ class DirectionSummary:
         return f"{self.effect}: {self.largest.benchmark_name[:longest_name]} {self.others}".rstrip()
 
 
-def summaries_of(changes: Sequence[SeriesChange]) -> list[DirectionSummary]:
+def summaries_of(changes: Sequence[Change]) -> list[DirectionSummary]:
     """A summary of what got worse and one of what got better, as far as there are such changes."""
     ranked = sorted(changes, key=rank_of)
     directions = (
@@ -79,6 +79,6 @@ def summaries_of(changes: Sequence[SeriesChange]) -> list[DirectionSummary]:
     ]
 
 
-def headline(changes: Sequence[SeriesChange], longest_name: int | None = None) -> str:
+def headline(changes: Sequence[Change], longest_name: int | None = None) -> str:
     """The sentence; empty without changes. ``longest_name``: characters of a benchmark's name that are shown."""
     return "; ".join(summary.text(longest_name) for summary in summaries_of(changes))

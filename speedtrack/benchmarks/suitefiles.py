@@ -32,7 +32,7 @@ from speedtrack.ground.texts.text import NAMED_MISTAKES, beyond_named
 
 KEPT = 8  # definitions
 LONGEST_PART = 1000  # characters of a mistake's place, of its words, and of the value that was given
-#: What each pattern says, for whoever breaks it.
+#: Each pattern in words, for its error message.
 PATTERNS = {
     NAME: "use 1 to 61 lower-case letters, digits, dots, - and _, the first a letter or digit",
     GROUP: "use up to 30 lower-case letters, digits, blanks and -, the first a letter or digit",

@@ -35,7 +35,7 @@ CERTAINTY = {
 
 
 class JudgedBenchmark(NamedTuple):
-    """A benchmark and metric of a commit, judged against the commit before it. It is a ``headlines.SeriesChange``."""
+    """A benchmark and metric of a commit, judged against the commit before it. It is a ``headlines.Change``."""
 
     benchmark_name: str
     judgement: Judgement

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from speedtrack.alerts.headlines import SeriesChange, headline
+from speedtrack.alerts.headlines import Change, headline
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE
@@ -96,7 +96,7 @@ def only(endings: set[str]) -> str:
     return next(iter(endings)) if len(endings) == 1 else ""
 
 
-def way_of(changes: Sequence[SeriesChange]) -> State:
+def way_of(changes: Sequence[Change]) -> State:
     return State.WORSE if any(change.is_slowdown for change in changes) else State.BETTER
 
 

@@ -40,7 +40,7 @@ def bad_input(field: str) -> Iterator[None]:
 
 
 class Ended(Exception):
-    """What was to be changed is in that state already, or has ended; the message says which."""
+    """The subject is in the requested state already, or has ended; the message says which."""
 
 
 @dataclass(frozen=True)

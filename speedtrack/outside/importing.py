@@ -133,7 +133,7 @@ def contents_in(file: File, form: str, options: Options) -> Contents:
 
 
 def parcels_read(reader: ToolReader, file: File, options: Options, contents: Contents) -> Iterator[Parcel]:
-    """The batches of a file, part by part; what is left out is noted in ``contents``."""
+    """The batches of a file, part by part; ``contents`` notes the parts that are left out."""
     first = 0
     for reading in reader.readings(file, options):
         contents.note(reading.left_out)

@@ -51,7 +51,7 @@ SCRIPT = {"EventDispatch", "FireAnimationFrame", "TimerFire", "RunMicrotasks", "
 
 
 @dataclass(frozen=True)
-class Loaded:
+class PageLoad:
     """Milliseconds since the request began, and bytes of script on the wire. ``chart``: None on a page without one."""
 
     title: str
@@ -143,14 +143,14 @@ def served() -> Iterator[str]:
         process.wait()
 
 
-def loaded(browser: Browser, url: str, title: str, address: str) -> Loaded:
+def loaded(browser: Browser, url: str, title: str, address: str) -> PageLoad:
     answers = []
     for _ in range(LOADS):
         page = opened(browser, url + address)
         answers.append(page.evaluate(LOADED))
         page.context.close()
     chart_times = [answer["drawn"] for answer in answers if answer.get("drawn")]
-    return Loaded(
+    return PageLoad(
         title,
         median(answer["paint"] for answer in answers),
         median(chart_times) if chart_times else None,

@@ -1,4 +1,4 @@
-"""Claims beside a crowd, from the web server of an installation: many tabs of one page, and a scraper each second."""
+"""Claims during a crowd, from the web server of an installation: many tabs of one page, and a scraper each second."""
 
 import http.client
 import threading
@@ -18,15 +18,15 @@ BESIDE = 40  # claims
 
 
 @dataclass(frozen=True)
-class Crowded:
-    """What claims took alone and beside the crowd, and the pages a second that the crowd got."""
+class CrowdLoad:
+    """The cost of claims alone and during the crowd, and the pages per second that the crowd got."""
 
     alone: Cost
     beside: Cost
     rate: float
 
 
-def crowd(page: str, scraped: Sequence[str], tabs: int = TABS, count: int = BESIDE) -> Crowded:
+def crowd(page: str, scraped: Sequence[str], tabs: int = TABS, count: int = BESIDE) -> CrowdLoad:
     """Claims of one machine while each tab loads the page again and again. The claims are undone."""
     machine = Machine.objects.filter(outside=False).order_by("pk")[0]
     with web_server() as (port, web):
@@ -36,7 +36,7 @@ def crowd(page: str, scraped: Sequence[str], tabs: int = TABS, count: int = BESI
             began_at = monotonic()
             beside = claims(machine, port, web, count)
             seconds = monotonic() - began_at
-        return Crowded(alone, beside, sum(reader.answers for reader in readers) / seconds)
+        return CrowdLoad(alone, beside, sum(reader.answers for reader in readers) / seconds)
 
 
 class PageReader(threading.Thread):

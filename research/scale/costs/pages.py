@@ -34,7 +34,7 @@ PERSONAL = {
 
 @dataclass(frozen=True)
 class PageKind:
-    """Addresses of one kind. ``name``: that of ``urls.py``; ``title``: what is special about these."""
+    """Addresses of one kind. ``name``: that of ``urls.py``; ``title``: how these differ from others of the name."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Many viewers of logs that grow, and claims beside them, from the processes that an installation runs."""
+"""Many viewers of growing logs, and claims meanwhile, from the processes that an installation runs."""
 
 import asyncio
 import subprocess
@@ -23,8 +23,8 @@ SECONDS = 30
 
 
 @dataclass(frozen=True)
-class Watched:
-    """What the process of streams took of a core, and what claims took without viewers and beside them."""
+class ViewerLoad:
+    """The share of a core that the process of streams used, and the cost of claims without viewers and with them."""
 
     share: float
     events: int
@@ -32,7 +32,7 @@ class Watched:
     beside: Cost
 
 
-def watch(viewers: int = VIEWERS, seconds: int = SECONDS) -> Watched:
+def watch(viewers: int = VIEWERS, seconds: int = SECONDS) -> ViewerLoad:
     """Let them watch a run of each machine but the first, whose log gets a line each second. Everything is undone."""
     first, *watched_machines = Machine.objects.order_by("pk")
     runs = [run for machine in watched_machines if (run := queue.claim(machine))]
@@ -49,7 +49,7 @@ def watch(viewers: int = VIEWERS, seconds: int = SECONDS) -> Watched:
                 share = (cpu_ms(live) - before) / (1000 * (monotonic() - began_at))
                 events = together.heard - heard
                 claiming.join()
-            return Watched(share, events, alone, claiming.cost)
+            return ViewerLoad(share, events, alone, claiming.cost)
     finally:
         LogChunk.objects.filter(attempt__run__in=runs).delete()
         queue_again([run.pk for run in runs])
@@ -77,7 +77,7 @@ def claims(machine: Machine, port: int, web: int, count: int = CLAIMS) -> Cost:
 
 
 class Claims(threading.Thread):
-    """The same beside the writer of logs."""
+    """The same while logs are written."""
 
     cost: Cost
 

@@ -124,7 +124,7 @@ def race_of_claims() -> WorkCost:
 
 
 def viewers_of_logs() -> WorkCost:
-    """Claims beside viewers of growing logs, against the same claims without viewers."""
+    """Claims while viewers read growing logs, against the same claims without viewers."""
     load = viewers.watch()
     title = f"claim beside {viewers.VIEWERS} viewers of logs, a line a second each"
     result = (

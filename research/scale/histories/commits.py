@@ -132,5 +132,5 @@ def make_annotations(story: Story, count: int, now: datetime) -> None:
 
 
 def today() -> datetime:
-    """Midnight: what is generated on one day is the same."""
+    """Midnight, so that all histories generated on one day are equal."""
     return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

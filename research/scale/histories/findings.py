@@ -1,4 +1,4 @@
-"""What was found in the histories: change points, the pairs that settled them, alerts, messages, floors, canaries."""
+"""Findings in the histories: change points, the pairs that settled them, alerts, messages, floors, canaries."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ import numpy as np
 from django.utils import timezone
 
 from research.scale.histories.copying import Ids
-from research.scale.histories.measurements import WITHIN, Measured, Step, make_trials, store, watched_metrics
+from research.scale.histories.measurements import WITHIN, MeasurementBatch, Step, make_trials, store, watched_metrics
 from research.scale.histories.runs import EndedRun, make_ended
 from research.scale.histories.world import Story
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, NoiseFloor, Verdict
@@ -55,7 +55,7 @@ def settle(id_pool: Ids, story: Story, step: Step, alert: Alert, rng: np.random.
         count = series.size
         attempts = np.repeat(stored_runs.attempts, count // len(rows))
         commits = np.full(count, story.commits[position])
-        batch = Measured(attempts, series.ravel(), commits, samples.reshape(-1, PAIRS))
+        batch = MeasurementBatch(attempts, series.ravel(), commits, samples.reshape(-1, PAIRS))
         store(id_pool, batch, side, paired=True)
     if step.position in story.measured_positions[-200:]:
         make_trials(id_pool, story, stored_runs, rows, step.benchmarks)

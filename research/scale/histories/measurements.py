@@ -105,7 +105,7 @@ def measure(
         shape = values.shape
         runs = stored_runs.attempts.reshape(shape[0], shape[1], 1, 1)
         series = story.series[None, measured_part.machines, measured_part.era]
-        batch = Measured(
+        batch = MeasurementBatch(
             attempts=np.broadcast_to(runs, shape).ravel(),
             series=np.broadcast_to(series, shape).ravel(),
             commits=np.repeat(story.commits[positions], per_commit),
@@ -120,7 +120,7 @@ def measure(
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasurementBatch:
     """Columns of measurements, with the samples of each."""
 
     attempts: Array
@@ -128,11 +128,11 @@ class Measured:
     commits: Array
     samples: Array
 
-    def where(self, mask: Array) -> "Measured":
-        return Measured(*(column[mask] for column in vars(self).values()))
+    def where(self, mask: Array) -> "MeasurementBatch":
+        return MeasurementBatch(*(column[mask] for column in vars(self).values()))
 
 
-def store(id_pool: Ids, batch: Measured, side: str, paired: bool, flag: str = "") -> None:
+def store(id_pool: Ids, batch: MeasurementBatch, side: str, paired: bool, flag: str = "") -> None:
     rows, trials = batch.samples.shape
     if not rows:
         return

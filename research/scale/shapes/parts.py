@@ -50,7 +50,7 @@ class PartSource:
 
 @dataclass(frozen=True)
 class Part:
-    """``slug``: the project whose pages are measured; ``person``: who is signed in there, empty for an operator."""
+    """``slug``: the project whose pages are measured; ``person``: the user who is signed in, empty for an operator."""
 
     slug: str
     fill: Callable[[PartSource], None]

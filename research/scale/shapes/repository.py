@@ -14,7 +14,7 @@ LEAST_OWN = 3
 
 
 def make_repository(path: Path, extent: ShapeExtent, now: datetime) -> None:
-    """A bare repository in place of what is at ``path``, with its default branch ``main``."""
+    """A bare repository that replaces ``path``, with its default branch ``main``."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     run_git(path, "init", "--quiet", "--bare", "--initial-branch=main")
@@ -26,7 +26,7 @@ def run_git(path: Path, *arguments: str, content: str = "") -> None:
 
 
 def branch_names(extent: ShapeExtent) -> list[str]:
-    """Those beside the default branch."""
+    """All but the default branch."""
     return [f"release-{number}" for number in range(1, extent.branches)]
 
 

@@ -1,4 +1,4 @@
-"""The worst pages of a shape: of a visitor, and of a person who is signed in."""
+"""The most expensive pages of a shape, for a visitor and for a signed-in person."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -116,7 +116,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class DriftReference:
-    """A measured commit, and the values of the measured commits from ``begin`` up to it; ``name`` says what it is."""
+    """A measured commit, and the values of the measured commits from ``begin`` up to it. ``name``: for people."""
 
     name: str
     begin: int

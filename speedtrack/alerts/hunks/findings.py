@@ -59,7 +59,7 @@ class TriedHunk:
 
 @dataclass(frozen=True)
 class HunkFinding:
-    """What is known about the hunks of a commit for one benchmark.
+    """The findings about the hunks of a commit for one benchmark.
 
     ``growth``: the instructions per request that the whole commit adds; None until they were counted. ``explained``:
     those that the named ``hunks`` add together; of these, ``hunks`` has the first MOST_HUNKS. ``others``: those that
@@ -130,7 +130,7 @@ class HunkEvidence:
 
 
 def hunks_of(alert: Alert) -> list[HunkFinding]:
-    """What is known about the hunks of the commit that an alert names, the largest change of instructions first.
+    """The findings about the hunks of the commit that an alert names, the largest change of instructions first.
 
     One finding for each benchmark whose counts changed; empty if its hunks are not tried.
     """
@@ -184,7 +184,7 @@ def tried_hunk(evidence: HunkEvidence, index: int, refusal: str) -> TriedHunk:
 
 
 def sentence_of(evidence: HunkEvidence) -> str:
-    """What is known, as the end of a sentence."""
+    """The finding, as the end of a sentence."""
     builds = f"{len(evidence.steps)} build{'s' * (len(evidence.steps) != 1)}"
     if evidence.state == HunkState.WAITING:
         return "the hunks of the commit wait to be counted one by one"

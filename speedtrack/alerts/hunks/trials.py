@@ -99,7 +99,7 @@ def counted_changes(alert: Alert | None = None) -> QuerySet[ChangePoint]:
 
 
 def go_on(trial: HunkTrial) -> None:
-    """Read what was counted, then queue the sets that are wanted next, or end the trial."""
+    """Read the counts of ended runs, then queue the next sets, or end the trial."""
     for each in trial.steps.filter(growths__isnull=True).select_related("run"):
         read(trial, each)
     if note := why_not_countable(trial):
@@ -131,7 +131,7 @@ def go_on(trial: HunkTrial) -> None:
 
 
 def facts_of(piece: Hunk) -> dict[str, Any]:
-    """What is stored of a piece."""
+    """The stored facts of a piece."""
     names = ("path", "number", "count", "line", "before_line", "header")
     return {"kind": piece.kind.value} | {name: getattr(piece, name) for name in names}
 
@@ -147,7 +147,7 @@ def why_not_countable(trial: HunkTrial) -> str:
 
 
 def wanted_sets(evidence: Sequence[HunkEvidence]) -> list[Pieces]:
-    """The sets to count next, for any of the benchmarks, within what is left of the budget."""
+    """The sets to count next, for any of the benchmarks, within the remaining budget."""
     piece_sets = dict.fromkeys(pieces for each in evidence for pieces in each.progress.wanted)
     budget_left = settings.HUNK_BUILDS - len(evidence[0].steps) if evidence else 0
     return list(piece_sets)[: min(AT_ONCE, max(0, budget_left))]
@@ -202,7 +202,7 @@ def end(trial: HunkTrial, note: str = "") -> None:
 
 
 def is_news(finding: HunkFinding) -> bool:
-    """Return whether a finding says more than that the commit did it."""
+    """Return whether a finding names fewer hunks than the whole commit."""
     return finding.state in (HunkState.FOUND, HunkState.ENDED) and len(finding.hunks) < finding.pieces
 
 

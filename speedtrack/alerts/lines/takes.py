@@ -109,7 +109,7 @@ def trials_in_force(series: Series, edit: SuiteEdit | None) -> int | None:
 
 
 def changes_to_choose(smallest_effect: float, smallest: float) -> list[float]:
-    """Changes in even steps, the largest first: from what is seen now down to the smallest one that counts."""
+    """Changes in even steps, the largest first: from the smallest one visible now to the smallest that matters."""
     step = next(step for step in STEPS if (smallest - smallest_effect) / step <= MOST_STEPS)
     first, last = math.ceil(smallest_effect / step - 1e-9), math.floor(smallest / step + 1e-9)
     return [round(number * step, 6) for number in range(last, first - 1, -1)]

@@ -46,7 +46,7 @@ Status = ChangePoint.Status
 
 @transaction.atomic
 def step() -> None:
-    """Do what is next for every unsettled change point. Returns at once if another step is under way."""
+    """Take the next step of every unsettled change point. Returns at once if another step is under way."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s, 0)", [STEP_LOCK])
         if not cursor.fetchone()[0]:
@@ -213,7 +213,7 @@ def open_to_further(machine: Machine) -> list[ChangePoint]:
 
 
 def is_timed(cp: ChangePoint) -> bool:
-    """Return whether the suite says how long a suspicion is measured; idle machines then measure no more than that."""
+    """Return whether the suite limits how long a suspicion is measured, also on idle machines."""
     return pairing.suite_of(cp).settling_s is not None
 
 

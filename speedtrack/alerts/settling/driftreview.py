@@ -103,7 +103,7 @@ def is_settled_by_person(alert: Alert | None) -> bool:
 
 
 def is_drift(cp: ChangePoint, comparison: Comparison) -> bool:
-    """Return whether what is left is a drift, in the direction in which it was reported."""
+    """Return whether the remaining change is a drift, in the direction in which it was reported."""
     if comparison.low <= 1 <= comparison.high or abs(comparison.ratio - 1) < smallest_effect(cp.series):
         return False
     return cp.status == Status.REFUTED or (comparison.ratio > 1) == (cp.ratio > 1)

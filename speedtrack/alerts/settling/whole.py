@@ -52,7 +52,7 @@ def ask() -> int:
 
 
 def ask_about(alert: Alert) -> list[Run]:
-    """Queue what is missing to tell all about an alert, and let its events wait for it. Return the runs."""
+    """Queue the runs that an alert's full report lacks, and let its events wait for them. Return the runs."""
     related = ("series__benchmark", "series__machine", "series__project")
     changes = alert.change_points.filter(status=Status.CONFIRMED).select_related(*related)
     worst_first = sorted(changes, key=lambda cp: cp.rank)

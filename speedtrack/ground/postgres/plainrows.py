@@ -69,7 +69,7 @@ class Among(Func):
 
 @dataclass(frozen=True)
 class RowShape:
-    """What is read of the rows of a model: its own columns, and what they refer to, by the names of relations."""
+    """The columns that are read of a model, and those of the rows that it refers to, by the names of relations."""
 
     model: type[Model]
     names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Alerts with all that one sentence on each says."""
+"""Alerts with the data of their sentences."""
 
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef

@@ -141,7 +141,7 @@ class AlertLines:
 
 
 def lines_of_alert(alert: Alert, tables: Sequence[FunctionTable], findings: Sequence[HunkFinding]) -> AlertLines:
-    """The hunks of the commit that an alert names, with what is stored: it is git that is asked, once per process.
+    """The hunks of the commit that an alert names, with their stored findings. Git is asked once per process.
 
     ``tables``: its functions whose count changed. ``findings``: of hunks on trial.
     """

@@ -118,7 +118,7 @@ def sync_and_plan(project: Project) -> int:
 
 
 def plan_changes(project: Project, moved_branches: Sequence[BranchChange], tagged: set[str]) -> dict[str, int]:
-    """Queue what is new in a project, and cancel the waiting runs of commits that are gone.
+    """Queue the new commits of a project, and cancel the waiting runs of commits that are gone.
 
     Branches that have not moved cost nothing. ``tagged``: the commits of new tags. Returns the numbers of runs queued,
     each by the beginning of a sentence. Raises DefinitionError.

@@ -1,4 +1,4 @@
-"""What a claimed run tells its runner to do: the ``speedtrack.job/3`` document (docs/result-format.md).
+"""The job of a claimed run: the ``speedtrack.job/3`` document (docs/result-format.md).
 
 The rate of an open-loop benchmark is a share of the throughput that another benchmark had when it was first measured on
 the machine. Until it was, the open-loop benchmark is postponed.

@@ -66,7 +66,7 @@ SELECT EXISTS (SELECT FROM runs_run WHERE machine_id = %(machine)s AND status IN
   FROM (VALUES (0)) AS always LEFT JOIN next ON true
 """.replace("COLUMNS", ", ".join(f"next.{column}" for column in order.COLUMNS))
 LOOK = LOOK.replace("CANARY_MAY_BE_DUE", canary.MAY_BE_DUE).replace("(NEXT)", f"({order.NEXT})")
-# ``Run.move`` and the new attempt as one statement, because every claim runs it, with what a job says of other rows.
+# ``Run.move`` and the new attempt as one statement, because every claim runs it, with the other columns of a job.
 LEASE = """
 WITH leased AS (
     UPDATE runs_run

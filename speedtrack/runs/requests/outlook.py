@@ -74,7 +74,7 @@ class Outlook:
 
     @property
     def lines(self) -> list[str]:
-        """Sentences for people; the first says that nothing was done."""
+        """Sentences for people; the first states that nothing was done."""
         if not self.machines:
             return [f"Nothing was done. It would be: {self.said}", "no run would be queued or taken from the queue"]
         names = ", ".join(self.commits[:NAMED]) + (

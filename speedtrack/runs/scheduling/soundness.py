@@ -12,7 +12,7 @@ from speedtrack.runs.models import Canary, CanaryCheck, Machine
 from speedtrack.runs.scheduling.standing import MachineStanding
 
 Answer = CanaryCheck.Answer
-#: States in which a machine measures, or could: then its canary says whether it is sound.
+#: States in which a machine measures, or could: then its canary decides whether it is sound.
 MEASURING = ("working", "idle", "draining", "closed", "waiting", "paused")
 WITHOUT = "No canary watches it, so drift would go unnoticed"
 

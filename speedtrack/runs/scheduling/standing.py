@@ -111,7 +111,7 @@ def with_work(machines: QuerySet[Machine]) -> QuerySet[Machine]:
 
 
 def standing_of(machine: Machine, work: QueuedWork, now: datetime) -> MachineStanding:
-    """The first reason that holds; what people have decided goes before what the runner says."""
+    """The first reason that holds; decisions of people come before the runner's statement."""
     opens_at = windows.opens_at(machine.windows, machine.zone, now)
     for state, why in (*decided(machine), *unheard(machine, now)):
         return MachineStanding(machine.name, state, why, opens_at)
@@ -246,7 +246,7 @@ def at_minute(at: datetime) -> str:
 
 
 def hear(machine: Machine, unable: str = "", waits: str = "", ended: str = "", draining: bool = False) -> None:
-    """Store what the machine's runner says of itself, if that has changed."""
+    """Store the statement of the machine's runner about itself, if it has changed."""
     statement: dict[str, Any] = {"unable": unable, "waits": waits, "ended": ended, "draining": draining}
     before = machine.runner_said or {}
     if machine.runner_said is None or any(before.get(key) != text for key, text in statement.items()):

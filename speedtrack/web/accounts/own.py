@@ -86,7 +86,7 @@ class TokenForm(forms.Form):
         self.fields["name"].widget.attrs["placeholder"] = "nightly results of the build farm"
 
 
-#: What the box of a scope says.
+#: The label of a scope's box.
 SCOPE_WORDS = {
     Scope.READ: "read what you may see",
     Scope.TRIAGE: "decide on alerts, annotate, mute",

@@ -106,7 +106,7 @@ class OwnBoard:
 
 
 def load(access: Access) -> OwnBoard:
-    """The board of the caller, who is logged in."""
+    """The board of the logged-in caller."""
     assert access.caller.user
     version = states.version_now()  # first: what changes meanwhile makes the page load it again
     rows = [(row, known_target(row.address)) for row in pins.pins_of(access.caller.user)]

@@ -59,7 +59,7 @@ def list_machines(request: HttpRequest) -> HttpResponse:
 def machines_page(
     request: HttpRequest, name: str = "", pool: str = "", token: NewToken | None = None, code: NewCode | None = None
 ) -> HttpResponse:
-    """``name``, ``pool``: what was entered. ``token``, ``code``: in this answer only, in no session and no message."""
+    """``name``, ``pool``: as entered. ``token``, ``code``: in this answer only, in no session and no message."""
     context = {
         "machines": queue_page.counted_work(access_of(request)),
         "name": name,
@@ -111,7 +111,7 @@ def act_on_machine(request: HttpRequest, name: str, action: str) -> HttpResponse
 
 
 def still_entered(request: HttpRequest, name: str) -> HttpResponse:
-    """The page of a machine, its forms with what was entered: nothing of it was done yet."""
+    """The page of a machine, its forms with the entered values, none of which is stored yet."""
     page = machine_page.load(name, access_of(request))
     if "windows" in request.POST:
         shares = [share._replace(entered=request.POST.get(f"share-{share.kind}", "")) for share in page.shares]

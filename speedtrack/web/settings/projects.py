@@ -1,4 +1,4 @@
-"""Track a repository, and change, untrack and track again what is tracked."""
+"""Track a repository, change its settings, untrack it and track it again."""
 
 from collections.abc import Callable
 
@@ -94,7 +94,7 @@ def project_settings(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def settings_page(request: HttpRequest, project: Project, form: ProjectForm, **additions: object) -> HttpResponse:
-    """``additions``: the ``access`` form; the ``secret``, shown this once; what was ``entered`` to replace it."""
+    """``additions``: the ``access`` form; the ``secret``, shown this once; the ``entered`` replacement."""
     context = {"project": project, "form": form, "page": page.load(project), "access": AccessForm(None)} | additions
     response = render(request, "web/project_settings.html", context)
     response["Cache-Control"] = "no-store"

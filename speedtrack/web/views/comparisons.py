@@ -93,7 +93,7 @@ def measure_side(actor: Actor, side: ComparedSide, machine_id: int | None = None
 
 
 def sentence_of(result: Done) -> str:
-    """A sentence: what was queued, and about when it will be done."""
+    """A sentence: the queued runs, and about when they will be done."""
     run: Run = result.row
     opening = f"{result.sentence[:1].upper()}{result.sentence[1:]}"
     stands = standing.of_machine(run.machine)
@@ -109,7 +109,7 @@ def sentence_of(result: Done) -> str:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def list_tries(request: HttpRequest, slug: str) -> HttpResponse:
-    """Measure a patch or a branch in pairs, or say what that would queue. What was entered stays in the form."""
+    """Measure a patch or a branch in pairs, or show what that would queue. The form keeps the entered values."""
     project = scope.project_or_404(slug)
     form = tries.TryForm(project, request.POST or None, request.GET.dict())
     if form.is_valid():

@@ -66,7 +66,7 @@ class Slider:
 
     @classmethod
     def of(cls, document: TakesDocument, percent: str) -> "Slider":
-        """It stands at the change nearest to so many percent; without a number, at half of what is seen now."""
+        """It stands at the change nearest to so many percent; without a number, at half of the smallest visible one."""
         sizes = [take.see for take in document.takes]
         try:
             target = float(percent) / 100

@@ -48,7 +48,7 @@ class Summarized(Protocol):
     def flags(self) -> list[str]: ...
 
 
-#: The name of a line and its values from left to right; None stands for what was not measured: a gap.
+#: The name of a line and its values from left to right; None is a gap: not measured.
 NamedLine = tuple[str, Sequence[LineValue | None]]
 
 

@@ -30,7 +30,7 @@ def add(actor: Actor, name: str, options: Options) -> Done:
 
 
 def entered_password(name: str) -> str:
-    """What is typed, or the first line of what is piped in. Raises CommandError."""
+    """The typed password, or the first line of standard input. Raises CommandError."""
     text = getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     try:
         validate_password(text, User(username=name))

@@ -82,7 +82,7 @@ class ChangeEvidence:
 
     @property
     def is_part(self) -> bool:
-        """Return whether the pairs show the change together with another one that lies beside it."""
+        """Return whether the pairs show the change together with a neighbouring one."""
         return self.ends is not None and is_part_of(self.change_point, self.ends)
 
     @property
@@ -252,8 +252,8 @@ def changes_near(alert: Alert) -> list[ChangePoint]:
 def series_of(
     alert: Alert, points: Sequence[ChangePoint], by_history: bool
 ) -> tuple[dict[int, int], SeriesOfInstructions]:
-    """The benchmarks of ``headline_series`` by series, if history says what the whole suite did; and the series of
-    instructions of these changes' benchmarks: by one query.
+    """By one query: the benchmarks of ``headline_series`` by series, if history shows the effect on the suite; and the
+    series of instructions of these changes' benchmarks.
     """
     condition = instructions_of(points) | headline_series(alert, points[0]) if by_history else instructions_of(points)
     rows = list(Series.objects.filter(condition).values_list(*SERIES))
@@ -266,7 +266,7 @@ def narrowed(alert: Alert, path: Sequence[PathRow], worst: ChangeEvidence) -> Na
 
 
 def points_around(alert: Alert, series: Iterable[int]) -> list[LinePoint]:
-    """The points of these series beside the alert's range."""
+    """The points of these series around the alert's range."""
     if len(alert.ends) < 2:
         return []
     first, last = alert.ends

@@ -298,7 +298,7 @@ def flags_of(points: CommitPoints, form: Form) -> Iterable[str]:
 
 
 def times_of(points: CommitPoints, attempts: Attempts, form: Form) -> Iterable[str]:
-    """The run, and when it was measured: what a result from outside says of itself, else when its attempt ended."""
+    """The run, and when it was measured: the time stated by a result from outside, else the end of its attempt."""
     usual = {pk: form.text(run_of(*attempt)) for pk, attempt in attempts.items()}
     if not points.times:
         return map(usual.__getitem__, points.attempts.tolist())

@@ -1,4 +1,4 @@
-"""What is read along the paths of a timeline: commits, gaps, changes, tags, annotations, releases and single trials.
+"""Data along the paths of a timeline: commits, gaps, changes, tags, annotations, releases and single trials.
 
 An annotation stands at the commit that it is about, or at the one that followed its moment.
 """
