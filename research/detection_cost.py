@@ -62,9 +62,9 @@ def cost(title: str, call: Callable[[], object], repeats: int = REPEATS) -> None
         call()  # plans and caches
     server, python, clock = server_ms(), time.process_time(), []
     for _ in range(repeats):
-        begun = time.perf_counter()
+        began_at = time.perf_counter()
         call()
-        clock.append(1000 * (time.perf_counter() - begun))
+        clock.append(1000 * (time.perf_counter() - began_at))
     python, server = 1000 * (time.process_time() - python) / repeats, (server_ms() - server) / repeats
     print(f"{title:44} {python:8.1f} {server:10.1f} {python + server:8.1f} {median(clock):8.1f}", flush=True)
 
@@ -120,11 +120,11 @@ def pass_over(count: int, points: int) -> None:
     Series.objects.update(undetected_since=None)
     history.measure(series, {commits[-1].pk: values[-1].tolist()})
     analyse()
-    server, python, begun = server_ms(), time.process_time(), time.perf_counter()
-    looked = detection.detect()
-    python, server, clock = time.process_time() - python, server_ms() - server, time.perf_counter() - begun
+    server, python, began_at = server_ms(), time.process_time(), time.perf_counter()
+    series_count = detection.detect()
+    python, server, clock = time.process_time() - python, server_ms() - server, time.perf_counter() - began_at
     cpu = f"{python:.1f} s Python, {server / 1000:.1f} s PostgreSQL"
-    print(f"one pass over {looked} series of {points} points: {cpu}, {clock:.1f} s by the clock")
+    print(f"one pass over {series_count} series of {points} points: {cpu}, {clock:.1f} s by the clock")
 
 
 def main() -> None:

@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from research.noise import LocalRunner, job
 from runners.build import Artifact, Build
 from runners.documents import Job, ServerRecipe, parse
-from runners.measuring.counting import Costs, Count, count_costs
+from runners.measuring.counting import count_costs
+from runners.measuring.countingprocess import Costs, Count
 from runners.measuring.trials import TrialRunner
 from speedtrack.benchmarks.definitions import Definition
 

@@ -46,9 +46,13 @@ ONLY_COUNTS = "\n".join(
 def short_suite(text: str, counts: bool) -> str:
     """A shipped suite with nothing but the benchmarks whose instructions are counted, measured for a shorter time."""
     head, *benchmarks = re.split(r"^(?=\[\[benchmark\]\])", text, flags=re.M)
-    counted = tomllib.loads(text)["instructions"].get("benchmarks")  # absent: all
-    kept = [one for one in benchmarks if counted is None or tomllib.loads(one)["benchmark"][0]["name"] in counted]
-    short = head + (ONLY_COUNTS + "\n\n" if counts else "") + "".join(kept)
+    counted_names = tomllib.loads(text)["instructions"].get("benchmarks")  # absent: all
+    sections = [
+        section
+        for section in benchmarks
+        if counted_names is None or tomllib.loads(section)["benchmark"][0]["name"] in counted_names
+    ]
+    short = head + (ONLY_COUNTS + "\n\n" if counts else "") + "".join(sections)
     for pattern, replacement in (SHORTEST if counts else SHORTER).items():
         short = re.sub(pattern, replacement, short, flags=re.M)
     return short
@@ -82,11 +86,11 @@ def track(server: str, repository: str, commits: int, releases: bool) -> "Projec
     from speedtrack.projects.models import Project
     from speedtrack.runs.requests import byhand, tracking
 
-    known = Project.objects.filter(name=server).first()
-    if known:
-        return known
-    asked = tracking.TrackingRequest(repository, server, name=server, last=commits, mail_history_verdicts=True)
-    project = tracking.track(asked).project
+    tracked_project = Project.objects.filter(name=server).first()
+    if tracked_project:
+        return tracked_project
+    request = tracking.TrackingRequest(repository, server, name=server, last=commits, mail_history_verdicts=True)
+    project = tracking.track(request).project
     if releases:
         selection = byhand.choose(server, RELEASES[server], [], None, releases=True)
         print(f"{server}: {byhand.queue_by_hand(selection)} releases queued")

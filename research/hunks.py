@@ -94,11 +94,11 @@ class Files:
             sys.exit(f"{self.head[:10]} has no {function.strip()} in {path}: choose another --head")
         return self.text(path).index("{\n", at) + 2
 
-    def tree(self, changed: set[str] | None = None) -> str:
+    def tree(self, changed_paths: set[str] | None = None) -> str:
         """The tree of the head with these files (default: all) as they were changed."""
         index = str(self.repository / "planted.index")
         git(self.repository, "read-tree", self.head, GIT_INDEX_FILE=index)
-        for path in self.texts if changed is None else changed:
+        for path in self.texts if changed_paths is None else changed_paths:
             content = self.text(path).encode("latin-1")
             blob = git(self.repository, "hash-object", "-w", "--stdin", data=content).decode().strip()
             git(self.repository, "update-index", "--cacheinfo", f"100644,{blob},{path}", GIT_INDEX_FILE=index)
@@ -141,11 +141,11 @@ def plant(files: Files, server: str, kind: str, rng: Random) -> tuple[str, str]:
 def define(files: Files, path: str, function: str, parameter: str, turns: str, mark: str) -> None:
     """A function with the loop, well before the one that calls it."""
     text = files.text(path)
-    places = [match.start() for match in FUNCTION.finditer(text) if match.start() < text.find(function) - 600]
-    if not places:
+    starts = [match.start() for match in FUNCTION.finditer(text) if match.start() < text.find(function) - 600]
+    if not starts:
         sys.exit(f"no function of {path} is well before {function.strip()}: choose another --head")
     code = f"__attribute__((noinline)) static void planted({parameter}) {{ {LOOP.format(turns)} }}{mark}\n\n"
-    files.insert(path, places[-1], code)
+    files.insert(path, starts[-1], code)
 
 
 def call_it(files: Files, path: str, function: str, call: str, mark: str) -> None:
@@ -166,8 +166,8 @@ def innocent(files: Files, server: str, rng: Random, missing: int) -> None:
     ]
     while missing:
         path = rng.choice(paths)
-        places = [match.start() for match in FUNCTION.finditer(files.text(path))]
-        if places and is_apart(files.text(path), at := rng.choice(places)):
+        starts = [match.start() for match in FUNCTION.finditer(files.text(path))]
+        if starts and is_apart(files.text(path), at := rng.choice(starts)):
             name = f"planted_{path.replace('/', '_').replace('.', '_').replace('-', '_')}_{missing}"
             comment = f"/* planted: no work, number {missing} */\n"
             unused = f"__attribute__((unused)) static int {name}(void) {{ return {missing}; /* planted */ }}\n\n"
@@ -185,15 +185,15 @@ def merge_of(files: Files, tree: str, before: str) -> str:
     """A merge of three commits that change one more file each."""
     paths, parent = sorted(files.texts), before
     for count in (1, 2):
-        part = files.tree(set(paths[:count]))
-        parent = write_commit(files.repository, part, parent, before, f"Change {count} of the files")
+        partial_tree = files.tree(set(paths[:count]))
+        parent = write_commit(files.repository, partial_tree, parent, before, f"Change {count} of the files")
     parent = write_commit(files.repository, tree, parent, before, "Change all of the files")
     identity = ("-c", "user.name=research", "-c", "user.email=research@example.org")
     arguments = ("commit-tree", tree, "-p", before, "-p", parent, "-m", "Merge three commits")
     return git(files.repository, *identity, *arguments).decode().strip()
 
 
-class Bench:
+class CommitBench:
     """One directory in which commits are built, and the counts of what was built."""
 
     def __init__(self, server: str, repository: Path, room: Path, options: argparse.Namespace) -> None:
@@ -228,32 +228,32 @@ class Bench:
         git(self.repository, f"--work-tree={self.tree}", "read-tree", "--reset", "-u", sha, GIT_INDEX_FILE=index)
         is_configured = (self.tree / "config.status").exists()
         command = self.command.rpartition("&&")[2] if is_configured else self.command
-        done = subprocess.run(["sh", "-c", command], cwd=self.tree, capture_output=True, text=True)
-        if done.returncode:
-            errors = [line for line in done.stderr.split("\n") if "error" in line]
-            raise Unbuildable((errors or done.stderr.strip().split("\n"))[0][:100])
+        process = subprocess.run(["sh", "-c", command], cwd=self.tree, capture_output=True, text=True)
+        if process.returncode:
+            errors = [line for line in process.stderr.split("\n") if "error" in line]
+            raise Unbuildable((errors or process.stderr.strip().split("\n"))[0][:100])
 
 
 class Unbuildable(Exception):
     """A commit does not build; the message is the compiler's."""
 
 
-def search(bench: Bench, slug: str, before: str, commit: str) -> tuple[list[Hunk], HunkEvidence]:
+def search(bench: CommitBench, slug: str, before: str, commit: str) -> tuple[list[Hunk], HunkEvidence]:
     """What the trial of a commit's hunks shows, by the server's own steps."""
     pieces = hunks.hunks_between(slug, before, commit)
     trial = HunkTrial(pieces=list(map(trials.facts_of, pieces)))
     steps: list[HunkStep] = []
-    while wanted := trials.wanted_sets([HunkEvidence(trial, steps, bench.benchmark)]):
-        for indexes in wanted:
+    while index_sets := trials.wanted_sets([HunkEvidence(trial, steps, bench.benchmark)]):
+        for indexes in index_sets:
             steps.append(step_of(bench, slug, (before, commit), pieces, sorted(indexes)))
     trial.ended_at = timezone.now()
     return pieces, HunkEvidence(trial, steps, bench.benchmark)
 
 
-def step_of(bench: Bench, slug: str, ends: tuple[str, str], pieces: list[Hunk], indexes: list[int]) -> HunkStep:
+def step_of(bench: CommitBench, slug: str, ends: tuple[str, str], pieces: list[Hunk], indexes: list[int]) -> HunkStep:
     before, commit = ends
-    some = [pieces[index] for index in indexes]
-    sha = before if len(some) == len(pieces) else hunks.commit_without(slug, commit, some)
+    reverted_pieces = [pieces[index] for index in indexes]
+    sha = before if len(reverted_pieces) == len(pieces) else hunks.commit_without(slug, commit, reverted_pieces)
     try:
         growth = bench.count(commit) - bench.count(sha)
     except Unbuildable as e:
@@ -264,22 +264,24 @@ def step_of(bench: Bench, slug: str, ends: tuple[str, str], pieces: list[Hunk], 
 def tried(options: argparse.Namespace, repository: Path, room: Path) -> Iterator[bool]:
     """Whether the right hunks are named, commit by commit."""
     slug, rng = repository.stem, Random(options.seed)
-    bench = Bench(options.server, repository, room, options)
+    bench = CommitBench(options.server, repository, room, options)
     print("| commit | guilty | named | alone refused | builds | result |\n|---|---|---|---|---|---|")
     for number in range(options.commits):
         kind = options.kinds[number % len(options.kinds)]
         before, commit = plant(Files(repository, options.head), options.server, kind, rng)
         pieces, evidence = search(bench, slug, before, commit)
         guilty = {index for index, piece in enumerate(pieces) if GUILTY in piece.text}
-        refused = sum(1 for step in evidence.steps if step.refusal and len(step.pieces) == 1)
+        refused_count = sum(1 for step in evidence.steps if step.refusal and len(step.pieces) == 1)
         is_right = evidence.named == guilty
-        names = [", ".join(str(index + 1) for index in sorted(some)) for some in (guilty, evidence.named)]
+        names = [
+            ", ".join(str(index + 1) for index in sorted(piece_indexes)) for piece_indexes in (guilty, evidence.named)
+        ]
         result = "right" if is_right else f"wrong: {sentence_of(evidence)}"
         cells = (
             f"{number + 1}: {kind}",
             f"{names[0]} of {len(pieces)}",
             names[1],
-            refused,
+            refused_count,
             len(evidence.steps),
             result,
         )
@@ -289,7 +291,7 @@ def tried(options: argparse.Namespace, repository: Path, room: Path) -> Iterator
 
 def show_real(options: argparse.Namespace, repository: Path, room: Path) -> None:
     """What the trial of each commit of ``--real`` finds, against its first parent."""
-    bench = Bench(options.server, repository, room, options)
+    bench = CommitBench(options.server, repository, room, options)
     for revision in options.real:
         commit, before = git(repository, "rev-parse", f"{revision}^{{commit}}", f"{revision}^1").decode().split()
         pieces, evidence = search(bench, repository.stem, before, commit)

@@ -58,15 +58,15 @@ class MeasuredPair:
 
 
 def measure(options: argparse.Namespace) -> None:
-    done = whole_lines(options.file)
+    finished_count = whole_lines(options.file)
     with tempfile.TemporaryDirectory(prefix="speedtrack-identical-") as home:
         bench = noise.LocalRunner(Path(home), options.program.absolute(), "UNUSED")
         gate = replace(bench.tools.gate, patience_s=PATIENCE_S)
         bench.tools = replace(bench.tools, gate=gate)
-        for seed in range(done, options.comparisons):
-            one = comparison(bench, options, seed)
+        for seed in range(finished_count, options.comparisons):
+            document = comparison(bench, options, seed)
             with options.file.open("a") as file:
-                file.write(json.dumps(one) + "\n")
+                file.write(json.dumps(document) + "\n")
 
 
 def whole_lines(file: Path) -> int:
@@ -74,54 +74,54 @@ def whole_lines(file: Path) -> int:
     if not file.exists():
         return 0
     text = file.read_bytes()
-    whole = text[: text.rfind(b"\n") + 1]
-    if whole != text:
-        file.write_bytes(whole)
-    return whole.count(b"\n")
+    complete_lines = text[: text.rfind(b"\n") + 1]
+    if complete_lines != text:
+        file.write_bytes(complete_lines)
+    return complete_lines.count(b"\n")
 
 
 def comparison(bench: noise.LocalRunner, options: argparse.Namespace, seed: int) -> dict[str, Any]:
-    asked = noise.job(options.server, ("base", "head"), [noise.benchmark("p16", "get", 16, options)])
-    asked = replace(asked, seed=seed * noise.MOST)
-    runner = bench.runner(asked, {"base": noise.NEVER, "head": noise.NEVER}, seed)
+    job = noise.job(options.server, ("base", "head"), [noise.benchmark("p16", "get", 16, options)])
+    job = replace(job, seed=seed * noise.MOST)
+    runner = bench.runner(job, {"base": noise.NEVER, "head": noise.NEVER}, seed)
     began, load = time.monotonic(), os.getloadavg()[0]
-    blocks = settle(runner, asked.benchmarks[0], began + options.budget, seed)
+    blocks = settle(runner, job.benchmarks[0], began + options.budget, seed)
     return {
         "server": options.server,
         "comparison": seed,
         "seconds": round(time.monotonic() - began, 2),
         "load_average": load,
         "kept": {metric: answer(kept(blocks, metric), metric, seed) for metric in JUDGED},
-        "all": {metric: answer([one.values[metric] for one in blocks], metric, seed) for metric in JUDGED},
-        "pairs": [one.values | {"flags": sorted(one.flags)} for one in blocks],
+        "all": {metric: answer([block.values[metric] for block in blocks], metric, seed) for metric in JUDGED},
+        "pairs": [block.values | {"flags": sorted(block.flags)} for block in blocks],
     }
 
 
-def settle(runner: TrialRunner, one: Benchmark, until_s: float, seed: int) -> list[MeasuredPair]:
+def settle(runner: TrialRunner, benchmark: Benchmark, until_s: float, seed: int) -> list[MeasuredPair]:
     """Rounds of pairs until every metric has an answer, or the time is up."""
     blocks: list[MeasuredPair] = []
-    tried, wanted = 0, noise.FIRST
-    while wanted and tried < noise.MOST:
-        for number in range(tried, min(tried + wanted, noise.MOST)):
+    attempt_count, round_size = 0, noise.FIRST
+    while round_size and attempt_count < noise.MOST:
+        for number in range(attempt_count, min(attempt_count + round_size, noise.MOST)):
             if time.monotonic() > until_s:
                 return blocks
-            blocks += measured_block(runner, one, number)
-            tried += 1
-        wanted = max(next_round(kept(blocks, metric), metric, seed) for metric in JUDGED)
+            blocks += measured_block(runner, benchmark, number)
+            attempt_count += 1
+        round_size = max(next_round(kept(blocks, metric), metric, seed) for metric in JUDGED)
     return blocks
 
 
-def measured_block(runner: TrialRunner, one: Benchmark, number: int) -> Iterator[MeasuredPair]:
+def measured_block(runner: TrialRunner, benchmark: Benchmark, number: int) -> Iterator[MeasuredPair]:
     """One block; none if the machine was too busy for the servers to have a turn."""
     try:
-        yield MeasuredPair.of(pairs.measure_pair(runner, one, number))
+        yield MeasuredPair.of(pairs.measure_pair(runner, benchmark, number))
     except Transient as error:
         print(f"pair {number}: {error}", file=sys.stderr, flush=True)
 
 
 def kept(blocks: list[MeasuredPair], metric: str) -> list[tuple[float, float]]:
     """The pairs that the product would judge."""
-    return [one.values[metric] for one in blocks if not one.flags & METRICS[metric].voided_by]
+    return [block.values[metric] for block in blocks if not block.flags & METRICS[metric].voided_by]
 
 
 def next_round(values: list[tuple[float, float]], metric: str, seed: int) -> int:
@@ -134,13 +134,13 @@ def answer(values: list[tuple[float, float]], metric: str, seed: int) -> dict[st
     if not values:
         return {"answer": ComparisonAnswer.UNKNOWN, "pairs": 0}
     effect = METRICS[metric].smallest_effect
-    found = settle_pairs(values, smallest_effect=effect, level=noise.LEVEL, seed=seed)
+    verdict = settle_pairs(values, smallest_effect=effect, level=noise.LEVEL, seed=seed)
     return {
-        "answer": found.answer,
+        "answer": verdict.answer,
         "pairs": len(values),
-        "ratio": round(found.ratio, 5),
-        "interval": [round(found.low, 5), round(found.high, 5)],
-        "p": found.p,
+        "ratio": round(verdict.ratio, 5),
+        "interval": [round(verdict.low, 5), round(verdict.high, 5)],
+        "p": verdict.p,
     }
 
 
@@ -148,31 +148,33 @@ def report(options: argparse.Namespace) -> None:
     lines = [json.loads(line) for file in options.files for line in file.read_text().splitlines()]
     if not lines:
         raise SystemExit("no comparison is finished yet")
-    loads = sorted(one["load_average"] for one in lines)
+    loads = sorted(line["load_average"] for line in lines)
     print(
-        f"{len(lines)} comparisons, {sum(len(one['pairs']) for one in lines)} pairs, median "
-        f"{median(one['seconds'] for one in lines):.1f} s each; load average {loads[0]:.1f} to {loads[-1]:.1f}, "
+        f"{len(lines)} comparisons, {sum(len(line['pairs']) for line in lines)} pairs, median "
+        f"{median(line['seconds'] for line in lines):.1f} s each; load average {loads[0]:.1f} to {loads[-1]:.1f}, "
         f"median {median(loads):.1f}"
     )
     print(f"stated: at most {noise.LEVEL:.0%} are called different")
     print(f"{'':>26} different  same  unknown  pairs (median)  95% of estimates within")
-    for way in ("kept", "all"):
+    for selection in ("kept", "all"):
         for metric in JUDGED:
-            found = [one[way][metric] for one in lines]
-            count = Counter(one["answer"] for one in found)
-            apart = sorted(abs(one["ratio"] - 1) for one in found if one["pairs"])
+            answers = [line[selection][metric] for line in lines]
+            count = Counter(row["answer"] for row in answers)
+            apart = sorted(abs(row["ratio"] - 1) for row in answers if row["pairs"])
             print(
-                f"{noise.METRICS[metric] + ', ' + way + ' pairs':>26} {count['different']:>9} {count['same']:>5} "
-                f"{count['unknown']:>8} {median(one['pairs'] for one in found):>15.0f}"
+                f"{noise.METRICS[metric] + ', ' + selection + ' pairs':>26} {count['different']:>9} {count['same']:>5} "
+                f"{count['unknown']:>8} {median(row['pairs'] for row in answers):>15.0f}"
                 f"{apart[int(0.95 * len(apart))] if apart else 0:>17.2%}"
             )
 
-    blocks = [pair for one in lines for pair in one["pairs"]]
+    blocks = [pair for line in lines for pair in line["pairs"]]
     strings = [blocks[at : at + options.strung] for at in range(0, len(blocks), options.strung)]
-    strings = [one for one in strings if len(one) == options.strung]
+    strings = [string for string in strings if len(string) == options.strung]
     print(f"{len(strings)} comparisons of {options.strung} of these pairs each, looked at after every pair:")
     for metric in JUDGED:
-        ever = sum(ever_different([pair[metric] for pair in one], metric, seed) for seed, one in enumerate(strings))
+        ever = sum(
+            ever_different([pair[metric] for pair in string], metric, seed) for seed, string in enumerate(strings)
+        )
         print(f"{noise.METRICS[metric]:>26} {ever:>9} were ever different")
 
 
@@ -183,8 +185,8 @@ def ever_different(values: list[tuple[float, float]], metric: str, seed: int) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ways = parser.add_subparsers(required=True)
-    measuring = ways.add_parser("measure")
+    subcommands = parser.add_subparsers(required=True)
+    measuring = subcommands.add_parser("measure")
     measuring.add_argument("server", choices=noise.COMMANDS)
     measuring.add_argument("program", type=Path)
     measuring.add_argument("file", type=Path)
@@ -194,7 +196,7 @@ def main() -> None:
     measuring.add_argument("--warmup", type=float, default=0.05)
     measuring.add_argument("--keys", type=int, default=5_000)
     measuring.set_defaults(verb=measure)
-    reporting = ways.add_parser("report")
+    reporting = subcommands.add_parser("report")
     reporting.add_argument("files", type=Path, nargs="+")
     reporting.add_argument("--strung", type=int, default=40)
     reporting.set_defaults(verb=report)

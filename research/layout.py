@@ -79,7 +79,7 @@ MOVES = {"function added": unused_function, "longer text": longer_text, "functio
 
 
 @dataclass
-class Bench:
+class EditBench:
     """A suite's job, and the tools of a local runner; builds of edited sources."""
 
     repository: Path
@@ -150,7 +150,7 @@ def job_of(suite: str) -> Job:
 Ratios = dict[tuple[str, str, str], list[float]]  # logarithms, by way, benchmark and metric
 
 
-def ratios_of(bench: Bench, until: float) -> Ratios:
+def ratios_of(bench: EditBench, until: float) -> Ratios:
     """Of one build on both sides: the ratios of blocks of fresh processes, and of fresh layouts, in turn."""
     same = unchanged(0)
     builds = {side: bench.build(side, same, relinkable=False) for side in SIDES}
@@ -211,7 +211,7 @@ def pairs_of_draw(sampled_pairs: list[tuple[float, float]]) -> float:
     return math.inf
 
 
-def show_moves(bench: Bench, until: float, budget_s: float) -> None:
+def show_moves(bench: EditBench, until: float, budget_s: float) -> None:
     """Settles commits that only move code against their parent, both ways, until the time is over."""
     confirmed: dict[tuple[str, str], list[bool]] = defaultdict(list)
     base = {relinkable: bench.build("base", unchanged(0), relinkable) for relinkable in (False, True)}
@@ -249,7 +249,7 @@ def main() -> None:
         home = options.home or Path(room)
         home.mkdir(parents=True, exist_ok=True)
         local = noise.LocalRunner(home, Path("/bin/true"), "NONE")
-        bench = Bench(options.repository, options.suite, options.commit, job_of(options.suite), local)
+        bench = EditBench(options.repository, options.suite, options.commit, job_of(options.suite), local)
         begin = time.monotonic()
         ratios = ratios_of(bench, begin + 30 * options.minutes)
         show_spreads(ratios)

@@ -165,7 +165,7 @@ class Deviations:
 
 
 def trials_until(values: Array, doubt: float, fewest: int = FEWEST, most: int = MOST) -> int:
-    """How many of these values the runner's rule takes; ``doubt`` infinite: without an end of what is futile."""
+    """How many of these values the runner's rule takes; ``doubt`` infinite: futile trials are not ended."""
     for count in range(fewest, most):
         width = stopping.half_width(values[:count].tolist())
         assert width is not None
@@ -188,9 +188,9 @@ def print_stopping(repeats: int, seed: int) -> None:
 
 def stopping_cell(rows: Array, doubt: float) -> str:
     counts = [trials_until(row, doubt) for row in rows]
-    parts = [row[:count] for row, count in zip(rows, counts, strict=True)]
-    met = np.mean([(stopping.half_width(part.tolist()) or 0.0) <= TARGET for part in parts])
-    scatter = np.std([math.log(float(np.median(part))) for part in parts])
+    samples = [row[:count] for row, count in zip(rows, counts, strict=True)]
+    met = np.mean([(stopping.half_width(sample.tolist()) or 0.0) <= TARGET for sample in samples])
+    scatter = np.std([math.log(float(np.median(sample))) for sample in samples])
     return f"{np.mean(counts):.1f} trials, {met:.0%} within, ±{scatter:.2%}"
 
 

@@ -21,15 +21,15 @@ REFUSED, UNREACHABLE = 2, 1  # exit codes
 LIMIT_S = 60
 
 
-def lines_in(part: Any) -> Iterator[str]:
+def lines_in(node: Any) -> Iterator[str]:
     """The arguments of memtier anywhere in a document, in its order."""
-    if isinstance(part, dict):
-        if part.get("tool") == TOOL and "arguments" in part:
-            yield str(part["arguments"])
-        for inner in part.values():
+    if isinstance(node, dict):
+        if node.get("tool") == TOOL and "arguments" in node:
+            yield str(node["arguments"])
+        for inner in node.values():
             yield from lines_in(inner)
-    elif isinstance(part, list):
-        for inner in part:
+    elif isinstance(node, list):
+        for inner in node:
             yield from lines_in(inner)
 
 

@@ -26,15 +26,15 @@ TRACK = ".venv/bin/python manage.py track {repository} --suite sample --last 5"
 
 
 @dataclass
-class Way:
+class Journey:
     """What has been reached, in seconds since the clone began."""
 
     began: float = field(default_factory=time.monotonic)
     reached: list[tuple[str, float]] = field(default_factory=list)
 
-    def note(self, what: str) -> None:
-        self.reached.append((what, time.monotonic() - self.began))
-        print(f"{self.reached[-1][1]:7.1f} s  {what}", flush=True)
+    def note(self, milestone: str) -> None:
+        self.reached.append((milestone, time.monotonic() - self.began))
+        print(f"{self.reached[-1][1]:7.1f} s  {milestone}", flush=True)
 
 
 def text_of(url: str) -> str:
@@ -47,22 +47,22 @@ def text_of(url: str) -> str:
 
 def has_chart(url: str, project: str) -> bool:
     """Whether a timeline of the project has a point."""
-    found = re.search(rf'href="(/p/{project}/timeline/[^"?#]+)', text_of(f"{url}/p/{project}/"))
-    return found is not None and text_of(f"{url}{found[1].rstrip('/')}.csv").count("\n") > 1
+    link = re.search(rf'href="(/p/{project}/timeline/[^"?#]+)', text_of(f"{url}/p/{project}/"))
+    return link is not None and text_of(f"{url}{link[1].rstrip('/')}.csv").count("\n") > 1
 
 
-def until(what: str, reached: Callable[[], bool], demo: "subprocess.Popen[str]") -> None:
+def until(milestone: str, reached: Callable[[], bool], demo: "subprocess.Popen[str]") -> None:
     deadline = time.monotonic() + WAIT_S
     while not reached():
         if demo.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"error: not reached: {what}; make demo ended with {demo.poll()}")
+            raise SystemExit(f"error: not reached: {milestone}; make demo ended with {demo.poll()}")
         time.sleep(0.5)
 
 
-def walk(room: Path) -> Way:
-    way, url, clone = Way(), f"http://127.0.0.1:{free_port()}", room / "speedtrack"
+def walk(room: Path) -> Journey:
+    journey, url, clone = Journey(), f"http://127.0.0.1:{free_port()}", room / "speedtrack"
     subprocess.run(["git", "clone", "--quiet", str(CHECKOUT), str(clone)], check=True)
-    environment = {name: word for name, word in os.environ.items() if not name.startswith(("SPEEDTRACK_", "MAKE"))}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPEEDTRACK_", "MAKE"))}
     environment |= {"SPEEDTRACK_URL": url, "SPEEDTRACK_LOCK_DIR": str(room)}
     with (room / "demo.log").open("w") as log:
         demo = subprocess.Popen(
@@ -70,26 +70,26 @@ def walk(room: Path) -> Way:
         )
     try:
         until("the set-up", lambda: "Tracking" in (room / "demo.log").read_text(), demo)
-        way.note("set up: Python, pages and driver are built")
+        journey.note("set up: Python, pages and driver are built")
         until("the demonstration's first chart", lambda: has_chart(url, "sample"), demo)
-        way.note("`make demo` shows its first chart")
+        journey.note("`make demo` shows its first chart")
         until("the end of the demonstration", lambda: "Serving at" in (room / "demo.log").read_text(), demo)
-        way.note("`make demo` has found the planted change")
+        journey.note("`make demo` has found the planted change")
         own = room / "mine"
         subprocess.run([clone / ".venv/bin/python", "-m", "runners.sample", own], cwd=clone, check=True)
-        way.note("a repository of one's own is there")
+        journey.note("a repository of one's own is there")
         subprocess.run(TRACK.format(repository=own).split(), cwd=clone, env=environment, check=True)
-        way.note("it is tracked")
+        journey.note("it is tracked")
         until("its first chart", lambda: has_chart(url, "mine"), demo)
-        way.note("it has its first chart")
-        return way
+        journey.note("it has its first chart")
+        return journey
     finally:
         os.killpg(demo.pid, signal.SIGINT)
         demo.wait(120)
 
 
-def figures(way: Way) -> str:
-    rows = "\n".join(f"| {what} | {seconds / 60:.1f} |" for what, seconds in way.reached)
+def figures(journey: Journey) -> str:
+    rows = "\n".join(f"| {milestone} | {seconds / 60:.1f} |" for milestone, seconds in journey.reached)
     where = f"{os.cpu_count()} cores that others used as well (load {os.getloadavg()[2]:.1f})"
     return f"From a fresh clone, on {where}:\n\n| reached | minutes after the clone |\n|---|--:|\n{rows}\n"
 

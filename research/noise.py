@@ -141,87 +141,89 @@ class LocalRunner:
         return Artifact(f"sha256:{every}", 0, 0, script)
 
 
-def clean(one: Trial) -> bool:
-    return not set(one.flags) - {"client_bound", "client_delayed"}
+def clean(trial: Trial) -> bool:
+    return not set(trial.flags) - {"client_bound", "client_delayed"}
 
 
-def pair(runner: TrialRunner, one: Benchmark, number: int) -> dict[str, tuple[float, float]] | None:
+def pair(runner: TrialRunner, benchmark: Benchmark, number: int) -> dict[str, tuple[float, float]] | None:
     """Base and head of one block, by metric; None if it was disturbed twice."""
     for _ in range(2):
         try:
-            found = pairs.measure_pair(runner, one, number)
+            sides = pairs.measure_pair(runner, benchmark, number)
         except Transient:  # the machine was too busy for the server to have a turn
             continue
-        if all(clean(trial) for trial in found.values()):
-            base, head = found["base"].metrics, found["head"].metrics
+        if all(clean(trial) for trial in sides.values()):
+            base, head = sides["base"].metrics, sides["head"].metrics
             return {metric: (base[metric], head[metric]) for metric in METRICS}
     return None
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledComparison:
     verdict: Comparison
     pairs: int
     seconds: float
 
 
 def compare(
-    runner: TrialRunner, one: Benchmark, effects: Mapping[str, float], seed: int, budget_s: float
-) -> dict[str, Settled]:
+    runner: TrialRunner, benchmark: Benchmark, effects: Mapping[str, float], seed: int, budget_s: float
+) -> dict[str, SettledComparison]:
     """Settle whether the sides differ as suspicions are settled: rounds of pairs until every metric has an answer.
 
     No pair is begun after ``budget_s`` seconds.
     """
-    begin, settled = time.monotonic(), dict[str, Settled]()
-    found: list[dict[str, tuple[float, float]]] = []
-    tried, count = 0, FIRST
+    begin, comparisons = time.monotonic(), dict[str, SettledComparison]()
+    blocks: list[dict[str, tuple[float, float]]] = []
+    attempt_count, count = 0, FIRST
     while count:
-        places = itertools.takewhile(lambda _: time.monotonic() - begin < budget_s, range(tried, tried + count))
-        found += [block for place in places if (block := pair(runner, one, place))]
-        tried += count
-        if not found:
+        numbers = itertools.takewhile(
+            lambda _: time.monotonic() - begin < budget_s, range(attempt_count, attempt_count + count)
+        )
+        blocks += [block for number in numbers if (block := pair(runner, benchmark, number))]
+        attempt_count += count
+        if not blocks:
             raise SystemExit("no block was undisturbed: is the machine quiet?")
-        wanted = [0]
+        pair_counts = [0]
         for metric, effect in effects.items():
-            if metric not in settled or settled[metric].verdict.answer is ComparisonAnswer.UNKNOWN:
-                values = [block[metric] for block in found]
+            if metric not in comparisons or comparisons[metric].verdict.answer is ComparisonAnswer.UNKNOWN:
+                values = [block[metric] for block in blocks]
                 verdict = settle_pairs(values, smallest_effect=effect, level=LEVEL, seed=seed)
-                settled[metric] = Settled(verdict, len(found), time.monotonic() - begin)
+                comparisons[metric] = SettledComparison(verdict, len(blocks), time.monotonic() - begin)
                 if verdict.answer is ComparisonAnswer.UNKNOWN:
-                    wanted.append(pairs_to_settle(values, smallest_effect=effect, level=LEVEL))
-        count = min(max(wanted), MOST - tried) if time.monotonic() - begin < budget_s else 0
-    return settled
+                    pair_counts.append(pairs_to_settle(values, smallest_effect=effect, level=LEVEL))
+        count = min(max(pair_counts), MOST - attempt_count) if time.monotonic() - begin < budget_s else 0
+    return comparisons
 
 
 def series(
     bench: LocalRunner, options: argparse.Namespace, every: dict[str, int], effects: Mapping[str, float]
-) -> dict[str, list[Settled]]:
+) -> dict[str, list[SettledComparison]]:
     """Comparisons one after the other, by metric."""
-    asked = job(options.server, ("base", "head"), [benchmark("p16", options.test, 16, options)])
-    found: dict[str, list[Settled]] = {metric: [] for metric in effects}
+    paired_job = job(options.server, ("base", "head"), [benchmark("p16", options.test, 16, options)])
+    by_metric: dict[str, list[SettledComparison]] = {metric: [] for metric in effects}
     for seed in range(options.seed, options.seed + options.comparisons):
-        runner = bench.runner(asked, every, seed)
-        for metric, settled in compare(runner, asked.benchmarks[0], effects, seed, options.budget).items():
-            found[metric].append(settled)
-            verdict = settled.verdict
+        runner = bench.runner(paired_job, every, seed)
+        for metric, comparison in compare(runner, paired_job.benchmarks[0], effects, seed, options.budget).items():
+            by_metric[metric].append(comparison)
+            verdict = comparison.verdict
             print(
                 f"{METRICS[metric]:>18} {verdict.answer.value:>9} {verdict.ratio - 1:>+8.2%} "
                 f"({verdict.low - 1:+.2%} to {verdict.high - 1:+.2%}) "
-                f"{settled.pairs:>3} pairs {settled.seconds:>6.1f} s",
+                f"{comparison.pairs:>3} pairs {comparison.seconds:>6.1f} s",
                 flush=True,
             )
-    return found
+    return by_metric
 
 
-def summary(title: str, found: list[Settled]) -> str:
-    verdicts = [one.verdict for one in found]
+def summary(title: str, comparisons: list[SettledComparison]) -> str:
+    verdicts = [comparison.verdict for comparison in comparisons]
     count = {answer: sum(verdict.answer is answer for verdict in verdicts) for answer in ComparisonAnswer}
     slower = sum(verdict.answer is ComparisonAnswer.DIFFERENT and verdict.ratio > 1 for verdict in verdicts)
     return (
-        f"{title:>18} {len(found):>5} {count[ComparisonAnswer.DIFFERENT]:>10} {slower:>7} "
+        f"{title:>18} {len(comparisons):>5} {count[ComparisonAnswer.DIFFERENT]:>10} {slower:>7} "
         f"{count[ComparisonAnswer.SAME]:>5} {count[ComparisonAnswer.UNKNOWN]:>8} "
-        f"{statistics.median(one.pairs for one in found):>6.0f} "
-        f"{statistics.median(one.seconds for one in found):>7.1f} "
+        f"{statistics.median(comparison.pairs for comparison in comparisons):>6.0f} "
+        f"{statistics.median(comparison.seconds for comparison in comparisons):>7.1f} "
         f"{statistics.median(verdict.ratio for verdict in verdicts) - 1:>+8.2%} "
         f"{statistics.median(verdict.high - verdict.low for verdict in verdicts) / 2:>9.2%}"
     )
@@ -234,10 +236,10 @@ HEADING = (
 
 
 def aa(bench: LocalRunner, options: argparse.Namespace) -> None:
-    found = series(bench, options, {"base": NEVER, "head": NEVER}, dict.fromkeys(METRICS, SMALLEST))
+    by_metric = series(bench, options, {"base": NEVER, "head": NEVER}, dict.fromkeys(METRICS, SMALLEST))
     print(HEADING)
-    for metric, settled in found.items():
-        print(summary(METRICS[metric], settled), flush=True)
+    for metric, comparisons in by_metric.items():
+        print(summary(METRICS[metric], comparisons), flush=True)
 
 
 def inject(bench: LocalRunner, options: argparse.Namespace) -> None:
@@ -245,23 +247,25 @@ def inject(bench: LocalRunner, options: argparse.Namespace) -> None:
     print(f"a spin costs {spin:.2f} times the server's CPU per request\n{HEADING}", flush=True)
     for effect in map(float, options.effects.split(",")):
         every = {"base": NEVER, "head": round(spin / effect)}
-        found = series(bench, options, every, {CPU: min(SMALLEST, effect / 2)})
-        print(summary(f"+{effect:.0%}", found[CPU]), flush=True)
+        by_metric = series(bench, options, every, {CPU: min(SMALLEST, effect / 2)})
+        print(summary(f"+{effect:.0%}", by_metric[CPU]), flush=True)
 
 
 def calibrate(bench: LocalRunner, options: argparse.Namespace) -> float:
     """What a spin costs, as a share of the CPU per request without it."""
-    asked = job(options.server, ("base", "head"), [benchmark("p16", options.test, 16, options)])
-    runner = bench.runner(asked, {"base": NEVER, "head": SELDOM}, 0)
-    found = [block[CPU] for number in range(CALIBRATING) if (block := pair(runner, asked.benchmarks[0], number))]
-    return SELDOM * (statistics.median(head / base for base, head in found) - 1)
+    paired_job = job(options.server, ("base", "head"), [benchmark("p16", options.test, 16, options)])
+    runner = bench.runner(paired_job, {"base": NEVER, "head": SELDOM}, 0)
+    cpu_pairs = [
+        block[CPU] for number in range(CALIBRATING) if (block := pair(runner, paired_job.benchmarks[0], number))
+    ]
+    return SELDOM * (statistics.median(head / base for base, head in cpu_pairs) - 1)
 
 
 Order = Callable[[list[Benchmark], int, Random], list[tuple[Benchmark, int]]]
 
 
 def interleaved(benchmarks: list[Benchmark], count: int, rng: Random) -> list[tuple[Benchmark, int]]:
-    return [(one, n) for n in range(count) for one in rng.sample(benchmarks, len(benchmarks))]
+    return [(benchmark, n) for n in range(count) for benchmark in rng.sample(benchmarks, len(benchmarks))]
 
 
 def in_blocks(benchmarks: list[Benchmark], count: int, rng: Random) -> list[tuple[Benchmark, int]]:
@@ -270,69 +274,73 @@ def in_blocks(benchmarks: list[Benchmark], count: int, rng: Random) -> list[tupl
 
 def spread(bench: LocalRunner, options: argparse.Namespace) -> None:
     """Trial to trial and run to run, with and without each precaution."""
-    wanted = [benchmark("get-p16", "get", 16, options), benchmark("set-p1", "set", 1, options)]
-    asked = job(options.server, ("head",), wanted)
-    ways: dict[str, Callable[[int], dict[str, list[Trial]]]] = {
-        "as measured": lambda seed: run(bench, asked, interleaved, options.trials, seed),
-        "in blocks": lambda seed: run(bench, asked, in_blocks, options.trials, seed),
-        "one process": lambda seed: one_process(bench, asked, options.trials, seed),
+    contents = [benchmark("get-p16", "get", 16, options), benchmark("set-p1", "set", 1, options)]
+    head_job = job(options.server, ("head",), contents)
+    precautions: dict[str, Callable[[int], dict[str, list[Trial]]]] = {
+        "as measured": lambda seed: run(bench, head_job, interleaved, options.trials, seed),
+        "in blocks": lambda seed: run(bench, head_job, in_blocks, options.trials, seed),
+        "one process": lambda seed: one_process(bench, head_job, options.trials, seed),
     }
     print(f"{'':>14} {'benchmark':>9} {'metric':>12}  trial CV  range  run CV   flagged")
-    for way, measure in ways.items():
+    for precaution, measure in precautions.items():
         runs = [measure(seed) for seed in range(options.runs)]
-        show(way, runs, lambda _: True)
-        if way == "as measured":
+        show(precaution, runs, lambda _: True)
+        if precaution == "as measured":
             show("clean only", runs, clean)
-    paired(bench, options, wanted)
+    paired(bench, options, contents)
 
 
-def run(bench: LocalRunner, asked: Job, order: Order, count: int, seed: int) -> dict[str, list[Trial]]:
-    runner = bench.runner(asked, {"head": NEVER}, seed)
-    found: dict[str, list[Trial]] = {one.name: [] for one in asked.benchmarks}
-    for one, number in order(list(asked.benchmarks), count, runner.rng):
-        found[one.name].append(trials.measure_trial(runner, one, "head", number))
-    return found
+def run(bench: LocalRunner, job: Job, order: Order, count: int, seed: int) -> dict[str, list[Trial]]:
+    runner = bench.runner(job, {"head": NEVER}, seed)
+    by_benchmark: dict[str, list[Trial]] = {benchmark.name: [] for benchmark in job.benchmarks}
+    for benchmark, number in order(list(job.benchmarks), count, runner.rng):
+        by_benchmark[benchmark.name].append(trials.measure_trial(runner, benchmark, "head", number))
+    return by_benchmark
 
 
-def one_process(bench: LocalRunner, asked: Job, count: int, seed: int) -> dict[str, list[Trial]]:
+def one_process(bench: LocalRunner, job: Job, count: int, seed: int) -> dict[str, list[Trial]]:
     """Each run one server process, loaded again and again: what most load tools do."""
-    runner = bench.runner(asked, {"head": NEVER}, seed)
-    found: dict[str, list[Trial]] = {}
-    for one in asked.benchmarks:
-        with runner.fresh_server(one, "head") as server:
-            loads = [runner.run_load(one, server, seed + number, one.name) for number in range(count)]
-        found[one.name] = [SimpleNamespace(metrics=load.metrics, flags=load.flags) for load in loads]  # type: ignore[misc]
-    return found
+    runner = bench.runner(job, {"head": NEVER}, seed)
+    by_benchmark: dict[str, list[Trial]] = {}
+    for benchmark in job.benchmarks:
+        with runner.fresh_server(benchmark, "head") as server:
+            loads = [runner.run_load(benchmark, server, seed + number, benchmark.name) for number in range(count)]
+        by_benchmark[benchmark.name] = [SimpleNamespace(metrics=load.metrics, flags=load.flags) for load in loads]  # type: ignore[misc]
+    return by_benchmark
 
 
-def show(way: str, runs: list[dict[str, list[Trial]]], keep: Callable[[Trial], bool]) -> None:
+def show(precaution: str, runs: list[dict[str, list[Trial]]], keep: Callable[[Trial], bool]) -> None:
     for name in runs[0]:
         for metric, title in METRICS.items():
-            kept = [[t.metrics[metric] for t in one[name] if keep(t)] for one in runs]
-            kept = [values for values in kept if len(values) > 1]
-            if not kept:
+            samples = [[t.metrics[metric] for t in trials_of[name] if keep(t)] for trials_of in runs]
+            samples = [values for values in samples if len(values) > 1]
+            if not samples:
                 continue
-            within = statistics.median(variation(values) for values in kept)
-            widest = statistics.median(max(values) / min(values) - 1 for values in kept)
-            between = variation([statistics.median(values) for values in kept]) if len(kept) > 1 else math.nan
-            all_trials = [t for one in runs for t in one[name]]
+            within = statistics.median(variation(values) for values in samples)
+            widest = statistics.median(max(values) / min(values) - 1 for values in samples)
+            between = variation([statistics.median(values) for values in samples]) if len(samples) > 1 else math.nan
+            all_trials = [t for trials_of in runs for t in trials_of[name]]
             flagged = sum(not clean(t) for t in all_trials) / len(all_trials)
-            print(f"{way:>14} {name:>9} {title:>12}  {within:>8.2%} {widest:>6.1%} {between:>7.2%} {flagged:>9.0%}")
+            print(
+                f"{precaution:>14} {name:>9} {title:>12}  {within:>8.2%} {widest:>6.1%} {between:>7.2%} {flagged:>9.0%}"
+            )
     sys.stdout.flush()
 
 
-def paired(bench: LocalRunner, options: argparse.Namespace, wanted: list[dict[str, Any]]) -> None:
+def paired(bench: LocalRunner, options: argparse.Namespace, contents: list[dict[str, Any]]) -> None:
     """The scatter of a block's ratio divided by the square root of two, comparable with a trial's CV."""
-    for content in wanted:
-        asked = job(options.server, ("base", "head"), [content])
-        runner = bench.runner(asked, {"base": NEVER, "head": NEVER}, 1)
-        found = [pairs.measure_pair(runner, asked.benchmarks[0], number) for number in range(options.trials * 4)]
-        quiet = [block for block in found if all(clean(trial) for trial in block.values())]
-        for way, blocks in (("paired", found), ("paired, clean", quiet)):
+    for content in contents:
+        paired_job = job(options.server, ("base", "head"), [content])
+        runner = bench.runner(paired_job, {"base": NEVER, "head": NEVER}, 1)
+        all_blocks = [
+            pairs.measure_pair(runner, paired_job.benchmarks[0], number) for number in range(options.trials * 4)
+        ]
+        quiet = [block for block in all_blocks if all(clean(trial) for trial in block.values())]
+        for selection, blocks in (("paired", all_blocks), ("paired, clean", quiet)):
             for metric, title in METRICS.items():
-                steps = [math.log(one["head"].metrics[metric] / one["base"].metrics[metric]) for one in blocks]
+                steps = [math.log(block["head"].metrics[metric] / block["base"].metrics[metric]) for block in blocks]
                 cv = statistics.stdev(steps) / math.sqrt(2)
-                print(f"{way:>14} {content['name']:>9} {title:>12}  {cv:>8.2%} {len(blocks)} blocks", flush=True)
+                print(f"{selection:>14} {content['name']:>9} {title:>12}  {cv:>8.2%} {len(blocks)} blocks", flush=True)
 
 
 def variation(values: list[float]) -> float:

@@ -41,18 +41,18 @@ def main() -> None:
     if not by_reason:
         sys.exit("no run has succeeded in this database: let `make demo` finish first")
     heading = f"{'medians':>16} {'runs':>5} {'trials':>7} {'repeated':>8}"
-    print(heading, *(f"{part:>9}" for part in ("all", *PARTS, "rest")))
-    for reason, found in sorted(by_reason.items()):
-        middle = {name: median(one[name] for one in found) for name in found[0]}
-        cells = (f"{middle[part]:>8.1f}s" for part in ("all", *PARTS, "rest"))
-        print(f"{reason:>16} {len(found):>5} {middle['trials']:>7.0f} {middle['repeated']:>8.0f}", *cells)
+    print(heading, *(f"{column:>9}" for column in ("all", *PARTS, "rest")))
+    for reason, rows in sorted(by_reason.items()):
+        middle = {name: median(row[name] for row in rows) for name in rows[0]}
+        cells = (f"{middle[column]:>8.1f}s" for column in ("all", *PARTS, "rest"))
+        print(f"{reason:>16} {len(rows):>5} {middle['trials']:>7.0f} {middle['repeated']:>8.0f}", *cells)
 
 
 def what_it_measures(run: "Run") -> str:
     """The run's reason; a paired run that counts instructions has no windows, so it is listed apart."""
     from speedtrack.benchmarks.metrics import METRICS
 
-    return f"{run.reason}, counts" if run.metrics and all(METRICS[one].counted for one in run.metrics) else run.reason
+    return f"{run.reason}, counts" if run.metrics and all(METRICS[name].counted for name in run.metrics) else run.reason
 
 
 def parts_of(run: "Run") -> dict[str, float]:
@@ -60,24 +60,26 @@ def parts_of(run: "Run") -> dict[str, float]:
     attempt = run.attempts.get(token=run.lease_token)
     assert attempt.ended_at is not None
     trials = [trial for result in attempt.results.all() for trial in result.trials.all()]
-    stored = [document for result in attempt.results.all() for document in result.unpacked()]
-    documents = [one["driver"] for one in stored if "driver" in one]  # a count of instructions has none
+    trial_documents = [document for result in attempt.results.all() for document in result.unpacked()]
+    documents = [
+        document["driver"] for document in trial_documents if "driver" in document
+    ]  # a count of instructions has none
     tests = [document["tests"][-1] for document in documents]
-    begun = 1 + max((trial.order for trial in trials), default=-1)
+    started_count = 1 + max((trial.order for trial in trials), default=-1)
     spent = {
         "all": (attempt.ended_at - attempt.started_at).total_seconds(),
         "build": sum(build.seconds for build in attempt.builds.filter(cached=False)),
-        "windows": sum(one["window_s"] for one in tests),
-        "warm-up": sum(one["warmup"]["seconds"] for one in tests),
+        "windows": sum(test["window_s"] for test in tests),
+        "warm-up": sum(test["warmup"]["seconds"] for test in tests),
         "prefill": sum(map(seconds_of_prefill, documents)),
     }
-    rest = spent["all"] - sum(spent[part] for part in PARTS)
-    return spent | {"rest": rest, "trials": len(trials), "repeated": begun - len(trials)}
+    remainder = spent["all"] - sum(spent[name] for name in PARTS)
+    return spent | {"rest": remainder, "trials": len(trials), "repeated": started_count - len(trials)}
 
 
 def seconds_of_prefill(document: dict[str, Any]) -> float:
-    told = [document.get("prefill"), *(test.get("prefill") for test in document["tests"])]
-    return sum(float(one["seconds"]) for one in told if one)
+    prefills = [document.get("prefill"), *(test.get("prefill") for test in document["tests"])]
+    return sum(float(prefill["seconds"]) for prefill in prefills if prefill)
 
 
 if __name__ == "__main__":

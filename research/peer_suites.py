@@ -48,7 +48,7 @@ def of_tcl(name: str) -> Peer:
 
 
 def of_rltest(result: str) -> str:
-    """RLTest says a test's name and later its result, and between them what the test has printed, behind tabs."""
+    """RLTest prints a test's name and later its result, and between them the output of the test, behind tabs."""
     return rf"^(\w+:\w+):?\s*\n(?:\t(?!\[).*\n|\n)*\t\[{result}\]"
 
 
@@ -67,7 +67,7 @@ PEERS = (
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SuiteOutcome:
     passed: tuple[str, ...]
     failed: tuple[str, ...]
 
@@ -76,12 +76,12 @@ class Outcome:
         return len(self.passed) + len(self.failed)
 
 
-def outcome(peer: Peer, text: str) -> Outcome:
+def outcome(peer: Peer, text: str) -> SuiteOutcome:
     """The tests that the output ``text`` of a suite names, by how they ended."""
     plain = COLOURS.sub("", text).replace("\r\n", "\n")
     passed = re.findall(peer.passed, plain, re.MULTILINE)
     failed = re.findall(peer.failed, plain, re.MULTILINE)
-    return Outcome(tuple(dict.fromkeys(passed)), tuple(dict.fromkeys(failed)))
+    return SuiteOutcome(tuple(dict.fromkeys(passed)), tuple(dict.fromkeys(failed)))
 
 
 def copy_of(peer: Peer, folder: Path, room: Path, program: Path | None) -> Path:
@@ -98,10 +98,10 @@ def copy_of(peer: Peer, folder: Path, room: Path, program: Path | None) -> Path:
 
 
 def run(peer: Peer, copy: Path, tls: bool, environment: dict[str, str]) -> str:
-    """What the suite in ``copy`` prints; it fails where a test fails, so its exit code says nothing more."""
+    """What the suite in ``copy`` prints; it fails if a test fails, so its exit code adds nothing."""
     if tls:
         subprocess.run(["bash", peer.certificates], cwd=copy, check=True, capture_output=True)
-    ended = subprocess.run(
+    process = subprocess.run(
         ["bash", *peer.tests, *(peer.tls if tls else ())],
         cwd=copy,
         env={**os.environ, **environment, "TLS": str(int(tls))},
@@ -111,10 +111,10 @@ def run(peer: Peer, copy: Path, tls: bool, environment: dict[str, str]) -> str:
         timeout=LIMIT_S,
         check=False,
     )
-    return ended.stdout.decode(errors="replace")
+    return process.stdout.decode(errors="replace")
 
 
-def measured(peer: Peer, folder: Path, program: Path | None, tls: bool, environment: dict[str, str]) -> Outcome:
+def measured(peer: Peer, folder: Path, program: Path | None, tls: bool, environment: dict[str, str]) -> SuiteOutcome:
     with tempfile.TemporaryDirectory(prefix="peer-suites-") as room:
         text = run(peer, copy_of(peer, folder, Path(room), program), tls, environment)
     result = outcome(peer, text)

@@ -25,11 +25,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Edit:
-    """Put ``code`` before the first ``place`` that comes after ``function`` in this file."""
+    """Put ``code`` before the first ``anchor`` that comes after ``function`` in this file."""
 
     file: str
     function: str
-    place: str
+    anchor: str
     code: str
 
 
@@ -76,15 +76,15 @@ EFFECTS = {"slower by 5%": 5.0, "slower by 2%": 2.0, "faster by 4%": -4.0} | {
 
 
 def git(repository: Path, *arguments: str, data: bytes | None = None, **environment: str) -> bytes:
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", "-C", str(repository), *arguments],
         input=data,
         capture_output=True,
         env={"PATH": "/usr/bin:/bin:/usr/local/bin", "HOME": "/nonexistent", **environment},
     )
-    if done.returncode:
-        sys.exit(f"git {arguments[0]} failed: {done.stderr.decode(errors='replace').strip()}")
-    return done.stdout
+    if process.returncode:
+        sys.exit(f"git {arguments[0]} failed: {process.stderr.decode(errors='replace').strip()}")
+    return process.stdout
 
 
 def tree_with(out: Path, commit: str, edits: tuple[Edit, ...]) -> str:
@@ -93,10 +93,10 @@ def tree_with(out: Path, commit: str, edits: tuple[Edit, ...]) -> str:
     git(out, "read-tree", commit, GIT_INDEX_FILE=index)
     for edit in edits:
         text = git(out, "cat-file", "blob", f"{commit}:{edit.file}").decode()
-        place = text.find(edit.place, text.find(edit.function) + 1)
-        if edit.function not in text or place < 0:
+        offset = text.find(edit.anchor, text.find(edit.function) + 1)
+        if edit.function not in text or offset < 0:
             sys.exit(f"{commit[:10]} has another {edit.function.strip()} in {edit.file}: choose another --head")
-        text = text[:place] + edit.code + text[place:]
+        text = text[:offset] + edit.code + text[offset:]
         blob = git(out, "hash-object", "-w", "--stdin", data=text.encode()).decode().strip()
         git(out, "update-index", "--cacheinfo", f"100644,{blob},{edit.file}", GIT_INDEX_FILE=index)
     return git(out, "write-tree", GIT_INDEX_FILE=index).decode().strip()
@@ -104,10 +104,10 @@ def tree_with(out: Path, commit: str, edits: tuple[Edit, ...]) -> str:
 
 def write_commit(out: Path, tree: str, parent: str, like: str, subject: str | None) -> str:
     """A commit of this tree; author, dates and message are those of another one, or the subject given."""
-    shown = git(out, "show", "-s", "--format=%an%x00%ae%x00%cI%x00%B", like).decode().split("\0", 3)
-    name, mail, date, message = shown
-    who = {"NAME": name, "EMAIL": mail, "DATE": date}
-    environment = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in who.items()}
+    fields = git(out, "show", "-s", "--format=%an%x00%ae%x00%cI%x00%B", like).decode().split("\0", 3)
+    name, mail, date, message = fields
+    identity = {"NAME": name, "EMAIL": mail, "DATE": date}
+    environment = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in identity.items()}
     parents = ["-p", parent] if parent else []
     return git(out, "commit-tree", tree, *parents, data=(subject or message).encode(), **environment).decode().strip()
 
@@ -133,7 +133,7 @@ class Loops:
         return f"Change the loop of GET to {self.turns} turns"
 
 
-class Work:
+class RepeatedWork:
     """Work that is done once more, from each planted commit on."""
 
     effects = ("Hash the key once more in each look-up", "Copy the value once more in each SET")
@@ -162,7 +162,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.plant == "loops" and options.server != "redis":
         parser.error("loops are planted in Redis alone: take --plant work")
-    plan = Loops(options.percent_per_step) if options.plant == "loops" else Work(WORK[options.server])
+    plan = Loops(options.percent_per_step) if options.plant == "loops" else RepeatedWork(WORK[options.server])
     count = ["-n", str(options.commits)]
     sources = SOURCES[options.server]
     log = git(options.repository, "log", "--first-parent", "--format=%H", *count, options.head, "--", *sources)
@@ -170,16 +170,16 @@ def main() -> None:
     git(Path.cwd(), "clone", "-q", "--bare", "--shared", str(options.repository), str(options.out))
     # Some commits before the first and after the last: a level needs some points to be one.
     margin = min(8, len(real) // 4)
-    places = random.Random(options.seed).sample(range(margin, len(real) - margin), len(plan.effects))
-    order = places[: plan.alone] + sorted(places[plan.alone :])
+    indexes = random.Random(options.seed).sample(range(margin, len(real) - margin), len(plan.effects))
+    order = indexes[: plan.alone] + sorted(indexes[plan.alone :])
     planted = dict(zip(order, plan.effects, strict=True))
     parent = ""
-    for place, commit in enumerate(real):
+    for index, commit in enumerate(real):
         parent = write_commit(options.out, tree_with(options.out, commit, plan.edits), parent, commit, None)
-        if place in planted:
-            subject = plan.plant(planted[place])
+        if index in planted:
+            subject = plan.plant(planted[index])
             parent = write_commit(options.out, tree_with(options.out, commit, plan.edits), parent, commit, subject)
-            print(f"{parent[:10]}  {planted[place]}  ({subject})")
+            print(f"{parent[:10]}  {planted[index]}  ({subject})")
     git(options.out, "update-ref", "refs/heads/main", parent)
     git(options.out, "symbolic-ref", "HEAD", "refs/heads/main")
 

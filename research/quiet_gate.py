@@ -54,7 +54,7 @@ while True:
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class Disturbance:
     """The disturbance of a trial: a process that uses this share of the core of the server or the driver."""
 
     core: str = ""
@@ -65,23 +65,23 @@ class Neighbour:
 
 
 NEIGHBOURS = (
-    Neighbour(),
-    Neighbour("server", 0.05),
-    Neighbour("server", 0.2),
-    Neighbour("server", 1.0),
-    Neighbour("driver", 0.2),
-    Neighbour("driver", 1.0),
+    Disturbance(),
+    Disturbance("server", 0.05),
+    Disturbance("server", 0.2),
+    Disturbance("server", 1.0),
+    Disturbance("driver", 0.2),
+    Disturbance("driver", 1.0),
 )
 
 
 @dataclass(frozen=True)
-class Seen:
+class DisturbedTrial:
     outcome: LoadOutcome
     findings: Findings
 
 
 @contextlib.contextmanager
-def neighbour(kind: Neighbour, plan: Placement) -> Iterator[None]:
+def neighbour(kind: Disturbance, plan: Placement) -> Iterator[None]:
     if not kind.core:
         yield
         return
@@ -133,7 +133,7 @@ class GateTrials:
         )
         self.gave_up = 0
 
-    def trial(self, kind: Neighbour, number: int) -> Seen:
+    def trial(self, kind: Disturbance, number: int) -> DisturbedTrial:
         self.gave_up += self.gate.await_quiet(self.control).gave_up
         artifacts = {self.program.name: self.program}
         with self.launcher.running(ServerSpec(self.recipe, "unix", artifacts), self.rng, self.control) as server:
@@ -145,35 +145,35 @@ class GateTrials:
             with neighbour(kind, self.plan), self.gate.watch([server.pid], driver) as watch:
                 outcome = self.driver.run(self.benchmark, target, number, self.control)
             watch.window = outcome.window
-            return Seen(outcome, watch.findings)
+            return DisturbedTrial(outcome, watch.findings)
 
 
-def report(seen: dict[Neighbour, list[Seen]]) -> None:
+def report(trials_by_kind: dict[Disturbance, list[DisturbedTrial]]) -> None:
     print(f"{'':24} {'gate':>6} {'driver':>6}  {'CPU/req':>8} {'req/s':>8}  flags (trials)")
-    base = seen[NEIGHBOURS[0]]
-    for kind, trials in seen.items():
-        flags = Counter(flag for one in trials for flag in (*one.findings.flags, *one.outcome.flags))
-        gate = sum(bool(one.findings.flags) for one in trials) / len(trials)
-        driver = sum(bool(one.outcome.flags) for one in trials) / len(trials)
+    base = trials_by_kind[NEIGHBOURS[0]]
+    for kind, trials in trials_by_kind.items():
+        flags = Counter(flag for trial in trials for flag in (*trial.findings.flags, *trial.outcome.flags))
+        gate = sum(bool(trial.findings.flags) for trial in trials) / len(trials)
+        driver = sum(bool(trial.outcome.flags) for trial in trials) / len(trials)
         ratios = [ratio(trials, base, name) for name in ("server_cpu_ns_per_request", "throughput_rps")]
-        told = ", ".join(f"{flag} {count}" for flag, count in flags.most_common())
-        print(f"{kind!s:24} {gate:6.0%} {driver:6.0%}  {ratios[0]:+8.1%} {ratios[1]:+8.1%}  {told}")
+        counts = ", ".join(f"{flag} {count}" for flag, count in flags.most_common())
+        print(f"{kind!s:24} {gate:6.0%} {driver:6.0%}  {ratios[0]:+8.1%} {ratios[1]:+8.1%}  {counts}")
     checked = [indicator for indicator in INDICATORS.values() if indicator.flag]
-    print(f"\n{'median / greatest':24} " + " ".join(f"{one.name:>17}" for one in checked))
-    print(f"{'limit':24} " + " ".join(f"{one.limit:17g}" for one in checked))
-    for kind, trials in seen.items():
-        print(f"{kind!s:24} " + " ".join(f"{spread(trials, one.name):>17}" for one in checked))
+    print(f"\n{'median / greatest':24} " + " ".join(f"{indicator.name:>17}" for indicator in checked))
+    print(f"{'limit':24} " + " ".join(f"{indicator.limit:17g}" for indicator in checked))
+    for kind, trials in trials_by_kind.items():
+        print(f"{kind!s:24} " + " ".join(f"{spread(trials, indicator.name):>17}" for indicator in checked))
 
 
-def ratio(trials: list[Seen], base: list[Seen], metric: str) -> float:
-    def middle(several: list[Seen]) -> float:
-        return median(one.outcome.metrics[metric] for one in several)
+def ratio(trials: list[DisturbedTrial], base: list[DisturbedTrial], metric: str) -> float:
+    def middle(several: list[DisturbedTrial]) -> float:
+        return median(trial.outcome.metrics[metric] for trial in several)
 
     return middle(trials) / middle(base) - 1
 
 
-def spread(trials: list[Seen], indicator: str) -> str:
-    values = [float(v) for one in trials if (v := one.findings.values[indicator]) != UNKNOWN]
+def spread(trials: list[DisturbedTrial], indicator: str) -> str:
+    values = [float(v) for trial in trials if (v := trial.findings.values[indicator]) != UNKNOWN]
     return f"{median(values):.4g} / {max(values):.4g}" if values else UNKNOWN
 
 
@@ -186,11 +186,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         bench = GateTrials(Path(directory), options)
         os.sched_setaffinity(0, bench.plan.housekeeping)
-        seen: dict[Neighbour, list[Seen]] = {kind: [] for kind in NEIGHBOURS}
+        trials_by_kind: dict[Disturbance, list[DisturbedTrial]] = {kind: [] for kind in NEIGHBOURS}
         for number in range(options.trials):
             for kind in bench.rng.sample(NEIGHBOURS, len(NEIGHBOURS)):
-                seen[kind].append(bench.trial(kind, number))
-        report(seen)
+                trials_by_kind[kind].append(bench.trial(kind, number))
+        report(trials_by_kind)
         print(f"\nbefore {bench.gave_up} of {options.trials * len(NEIGHBOURS)} trials the machine did not become quiet")
 
 

@@ -39,10 +39,10 @@ Trials = Callable[[np.random.Generator, tuple[int, int]], Array]
 
 def autocorrelated(rng: np.random.Generator, size: tuple[int, int]) -> Array:
     """Each trial is like the one before it (AR(1), 0.7)."""
-    found = rng.normal(size=size)
+    noise = rng.normal(size=size)
     for i in range(1, size[1]):
-        found[:, i] = 0.7 * found[:, i - 1] + math.sqrt(1 - 0.7**2) * found[:, i]
-    return found
+        noise[:, i] = 0.7 * noise[:, i - 1] + math.sqrt(1 - 0.7**2) * noise[:, i]
+    return noise
 
 
 def in_spells(rng: np.random.Generator, size: tuple[int, int]) -> Array:
@@ -67,8 +67,8 @@ def steps(rng: np.random.Generator, kind: str, count: int, spread: float, change
     """The log ratios of the pairs of so many suspicions; which side of a pair comes first is drawn."""
     trials = spread * KINDS[kind](rng, (count, 2 * MOST)).reshape(count, MOST, 2)
     order = rng.choice([-1.0, 1.0], (count, MOST))
-    found: Array = order * (trials[:, :, 1] - trials[:, :, 0]) + math.log1p(change)
-    return found
+    log_ratios: Array = order * (trials[:, :, 1] - trials[:, :, 0]) + math.log1p(change)
+    return log_ratios
 
 
 @dataclass(frozen=True)
@@ -81,25 +81,25 @@ class Answers:
 
 @dataclass(frozen=True)
 class Method:
-    """A method of settling: its first look, and what it says of rows of n pairs, given the effect to tell from none."""
+    """A method of settling: its first look, and its answers for rows of n pairs, given the effect to look for."""
 
     first: int
     look: Callable[[Array, float], Answers]
 
 
 def next_of(looks: Sequence[int], n: int) -> int:
-    return next((one for one in looks if one > n), MOST)
+    return next((look for look in looks if look > n), MOST)
 
 
 def student_reaches(rows: Array) -> Array:
     """Half the width of the 95% interval of the mean."""
     n = rows.shape[1]
-    found: Array = rows.std(axis=1, ddof=1) / math.sqrt(n) * stdtrit(n - 1, 0.975)
-    return found
+    reaches: Array = rows.std(axis=1, ddof=1) / math.sqrt(n) * stdtrit(n - 1, 0.975)
+    return reaches
 
 
 def by_interval(rows: Array, effect: float, confirmed: Array, looks: Sequence[int]) -> Answers:
-    """Refuted is what is not confirmed and whose interval excludes the effect."""
+    """A row is refuted if it is not confirmed and its interval excludes the effect."""
     refuted = rows.mean(axis=1) + student_reaches(rows) < effect
     answers = np.where(confirmed, CONFIRMED, np.where(refuted, REFUTED, UNKNOWN))
     return Answers(answers, np.full(len(rows), next_of(looks, rows.shape[1])))
@@ -111,8 +111,8 @@ DOUBLING = (10, 20, 40, 80, 160)
 def rank_distances(rows: Array) -> Array:
     """How far the rank sum of each row's positive steps lies above its mean."""
     ranks, n = np.abs(rows).argsort(axis=1).argsort(axis=1) + 1, rows.shape[1]
-    found: Array = np.where(rows > 0, ranks, 0).sum(axis=1) - n * (n + 1) / 4
-    return found
+    distances: Array = np.where(rows > 0, ranks, 0).sum(axis=1) - n * (n + 1) / 4
+    return distances
 
 
 @lru_cache
@@ -228,10 +228,10 @@ def settle(method: Method, rows: Array, effect: float) -> Power:
     for n in range(method.first, MOST + 1):
         now = np.flatnonzero((at == n) & (answers == UNKNOWN))
         if len(now):
-            found = method.look(rows[now, :n], effect)
-            answers[now] = found.answers
-            on = (found.answers == UNKNOWN) & (n < MOST)
-            at[now[on]] = found.again[on]
+            look = method.look(rows[now, :n], effect)
+            answers[now] = look.answers
+            on = (look.answers == UNKNOWN) & (n < MOST)
+            at[now[on]] = look.again[on]
             runs[now[on]] += 1
     return Power(*(float(x.mean()) for x in (answers == CONFIRMED, answers == REFUTED, at, runs)))
 
@@ -247,17 +247,17 @@ def show(name: str, method: Method, options: argparse.Namespace) -> None:
         cells = []
         for spread in SPREADS:
             rng = np.random.default_rng([options.seed, k])
-            found = settle(method, steps(rng, kind, options.suspicions, spread, 0.0), effect_of(0.0))
-            worst = max(worst, found.confirmed)
-            cells.append(f"{found.confirmed:6.2%} {found.pairs:5.1f}/{found.runs:.1f}")
+            power = settle(method, steps(rng, kind, options.suspicions, spread, 0.0), effect_of(0.0))
+            worst = max(worst, power.confirmed)
+            cells.append(f"{power.confirmed:6.2%} {power.pairs:5.1f}/{power.runs:.1f}")
         print(f"  {kind:15}" + " ".join(cells), flush=True)
     print(f"  the worst: {worst:.2%}")
     for spread in POWER_SPREADS:
         cells = []
         for change in CHANGES:
             rng = np.random.default_rng([options.seed, 100])
-            found = settle(method, steps(rng, "normal", options.suspicions // 4, spread, change), effect_of(change))
-            cells.append(f"{change:.0%}: {found.confirmed:6.1%} {found.pairs:5.1f}/{found.runs:.1f}")
+            power = settle(method, steps(rng, "normal", options.suspicions // 4, spread, change), effect_of(change))
+            cells.append(f"{change:.0%}: {power.confirmed:6.1%} {power.pairs:5.1f}/{power.runs:.1f}")
         print(f"  spread {spread:.1%}  " + "  ".join(cells), flush=True)
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from research.peer_suites import PEERS, Outcome, measured, outcome
+from research.peer_suites import PEERS, SuiteOutcome, measured, outcome
 
 REDIS, VALKEY, MEMTIER = PEERS
 TCL = """\
@@ -28,8 +28,8 @@ test_scan:test_thrice:\r
 
 def test_lines_of_both_forms_are_counted_once() -> None:
     failed = "benchmark: read last argument from stdin in tests/integration/x.tcl"
-    assert outcome(VALKEY, TCL) == Outcome(("benchmark: set,get",), (failed,))
-    assert outcome(MEMTIER, RLTEST) == Outcome(
+    assert outcome(VALKEY, TCL) == SuiteOutcome(("benchmark: set,get",), (failed,))
+    assert outcome(MEMTIER, RLTEST) == SuiteOutcome(
         ("test_scan:test_once", "test_scan:test_thrice"), ("test_scan:test_twice",)
     )
 

@@ -44,30 +44,30 @@ WAYS = {"ten pairs": (10, 0, 1), "product": (FIRST, MORE, ROUNDS)}
 
 
 @dataclass(frozen=True)
-class Told:
+class SuiteVerdict:
     """The benchmarks of a suite told to have moved, and the pairs that took."""
 
-    moved: list[bool]
+    moves: list[bool]
     pairs: int
     rounds: int
 
 
-def measured(steps: Array, first: int, more: int, rounds: int) -> Told:
+def measured(steps: Array, first: int, further: int, rounds: int) -> SuiteVerdict:
     """Judge the benchmarks, a row of steps each, in rounds."""
     counts, number = [first] * len(steps), 1
     while True:
         comparisons = [judged(row[:count], seed) for seed, (row, count) in enumerate(zip(steps, counts, strict=True))]
         accepted = benjamini_hochberg([comparison.p for comparison in comparisons], FALSE_SHARE)
-        moved = [
+        moves = [
             comparison.answer == ComparisonAnswer.DIFFERENT and is_shown
             for comparison, is_shown in zip(comparisons, accepted, strict=True)
         ]
         undecided = [
-            not is_told and is_open(comparison) for is_told, comparison in zip(moved, comparisons, strict=True)
+            not is_told and is_open(comparison) for is_told, comparison in zip(moves, comparisons, strict=True)
         ]
         if number == rounds or not any(undecided):
-            return Told(moved, sum(counts), number)
-        counts = [count + more * wanted for count, wanted in zip(counts, undecided, strict=True)]
+            return SuiteVerdict(moves, sum(counts), number)
+        counts = [count + further * is_undecided for count, is_undecided in zip(counts, undecided, strict=True)]
         number += 1
 
 
@@ -83,26 +83,26 @@ def judged(steps: Array, seed: int) -> Comparison:
     return Comparison(answer, 1.0, 1.0, 1.0, p, FALSE_SHARE, (len(steps), len(steps)))
 
 
-def suites_of(rng: np.random.Generator, kind: str, count: int, spread: float, moved: int) -> Array:
+def suites_of(rng: np.random.Generator, kind: str, count: int, spread: float, moved_count: int) -> Array:
     """The steps of so many suites: pairs of benchmarks of which the first ones moved by CHANGE."""
     most = FIRST + MORE * ROUNDS
     trials = spread * KINDS[kind](rng, (count * BENCHMARKS, 2 * most)).reshape(count, BENCHMARKS, most, 2)
     order = rng.choice([-1.0, 1.0], (count, BENCHMARKS, most))
-    changes = np.where(np.arange(BENCHMARKS) < moved, math.log1p(CHANGE), 0.0)
+    changes = np.where(np.arange(BENCHMARKS) < moved_count, math.log1p(CHANGE), 0.0)
     steps: Array = order * (trials[..., 1] - trials[..., 0]) + changes[:, None]
     return steps
 
 
-def show(way: str, told: Sequence[Told], moved: int, block_s: float) -> str:
-    true = sum(sum(one.moved[:moved]) for one in told)
-    false = [sum(one.moved[moved:]) for one in told]
-    shares = [wrong / max(1, sum(one.moved)) for wrong, one in zip(false, told, strict=True)]
-    pairs = np.array([one.pairs for one in told])
-    power = f"{true / len(told) / moved:6.1%}" if moved else "     -"
+def show(title: str, verdicts: Sequence[SuiteVerdict], moved_count: int, block_s: float) -> str:
+    true = sum(sum(verdict.moves[:moved_count]) for verdict in verdicts)
+    false = [sum(verdict.moves[moved_count:]) for verdict in verdicts]
+    shares = [wrong / max(1, sum(verdict.moves)) for wrong, verdict in zip(false, verdicts, strict=True)]
+    pairs = np.array([verdict.pairs for verdict in verdicts])
+    power = f"{true / len(verdicts) / moved_count:6.1%}" if moved_count else "     -"
     return (
-        f"  {way:10} power {power}  false share {np.mean(shares):6.2%}  pairs {pairs.mean():5.1f}"
+        f"  {title:10} power {power}  false share {np.mean(shares):6.2%}  pairs {pairs.mean():5.1f}"
         f" (95%: {np.quantile(pairs, 0.95):.0f})  {pairs.mean() * block_s:4.0f} s"
-        f"  rounds {np.mean([one.rounds for one in told]):.1f}"
+        f"  rounds {np.mean([verdict.rounds for verdict in verdicts]):.1f}"
     )
 
 
@@ -113,11 +113,11 @@ def main() -> None:
     parser.add_argument("--block", type=float, default=1.2)
     options = parser.parse_args()
     cases = [(kind, 0.01, 0) for kind in KINDS] + [("normal", s, m) for m in (1, 4, 13) for s in SPREADS]
-    for number, (kind, spread, moved) in enumerate(cases):
-        print(f"{kind}, spread {spread:.1%}, {moved} of {BENCHMARKS} moved by {CHANGE:.0%}")
-        steps = suites_of(np.random.default_rng([options.seed, number]), kind, options.suites, spread, moved)
-        for way, rounds in WAYS.items():
-            print(show(way, [measured(suite, *rounds) for suite in steps], moved, options.block), flush=True)
+    for number, (kind, spread, moved_count) in enumerate(cases):
+        print(f"{kind}, spread {spread:.1%}, {moved_count} of {BENCHMARKS} moved by {CHANGE:.0%}")
+        steps = suites_of(np.random.default_rng([options.seed, number]), kind, options.suites, spread, moved_count)
+        for title, rounds in WAYS.items():
+            print(show(title, [measured(suite, *rounds) for suite in steps], moved_count, options.block), flush=True)
 
 
 if __name__ == "__main__":

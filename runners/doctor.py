@@ -51,7 +51,7 @@ Environ = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Finding:
+class MachineDiagnosis:
     """`state`: good, note (it works, but could be better) or bad."""
 
     name: str
@@ -59,17 +59,17 @@ class Finding:
     words: str
 
 
-def examine(names: Iterable[str], environ: Environ) -> Iterator[Finding]:
+def examine(names: Iterable[str], environ: Environ) -> Iterator[MachineDiagnosis]:
     """Makes these checks one after another, and yields their findings."""
     for name in names:
         try:
             state, sentence = CHECKS[name](environ)
         except SettingsError as error:
             state, sentence = "bad", str(error)
-        yield Finding(name, state, sentence)
+        yield MachineDiagnosis(name, state, sentence)
 
 
-def show(findings: Iterable[Finding], as_json: bool) -> int:
+def show(findings: Iterable[MachineDiagnosis], as_json: bool) -> int:
     """Prints findings, each as soon as it is known, or all as one document; returns the exit code."""
     entries = []
     for finding in findings:

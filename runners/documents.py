@@ -178,9 +178,9 @@ class Job:
     @property
     def has_layouts(self) -> bool:
         """Whether its trials measure random layouts."""
-        wanted = self.build.layouts
+        layouts = self.build.layouts
         measures = self.profile is None and not self.counted and self.reason != "canary"
-        return wanted is not None and measures and (len(self.sides) > 1 or wanted.trials == "layouts")
+        return layouts is not None and measures and (len(self.sides) > 1 or layouts.trials == "layouts")
 
     def voiding(self, flags: Iterable[str]) -> frozenset[str]:
         """The flags among these that make a trial, or a slice of one, be measured again."""

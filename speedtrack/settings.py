@@ -54,7 +54,7 @@ SECRET_KEY = env_secret("SECRET_KEY", HOME / "secret-key")
 DEBUG = env_bool("DEBUG", False)
 # The names under which it answers: without that of its own address each link would lead to an error.
 ALLOWED_HOSTS = [ORIGIN.host] + [
-    origins.read_allowed_host("ALLOWED_HOSTS", word) for word in env_words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+    origins.read_allowed_host("ALLOWED_HOSTS", host) for host in env_words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 ]
 CSRF_TRUSTED_ORIGINS = [URL]
 # Whether all requests come through a proxy of ours, which sets X-Forwarded-Proto and X-Forwarded-For itself.
@@ -196,10 +196,10 @@ GITHUB_URL = origins.read_sealed_address("GITHUB_URL", env_text("GITHUB_URL") or
 GITHUB_ORGANISATION = os.environ.get("GITHUB_ORGANISATION", "")
 OIDC_NAME = os.environ.get("OIDC_NAME", "OpenID Connect")
 OIDC_ISSUER = origins.read_sealed_address("OIDC_ISSUER", issuer) if (issuer := env_text("OIDC_ISSUER")) else ""
-OIDC_EMAIL_DOMAINS = [word.lower().removeprefix("@") for word in env_words("OIDC_EMAIL_DOMAINS")]
+OIDC_EMAIL_DOMAINS = [domain.lower().removeprefix("@") for domain in env_words("OIDC_EMAIL_DOMAINS")]
 if not re.fullmatch(r"[A-Za-z0-9-]*", GITHUB_ORGANISATION):
     raise ImproperlyConfigured(f"GITHUB_ORGANISATION={GITHUB_ORGANISATION!r}: give its name, as in its address")
-if wrong := [word for word in OIDC_EMAIL_DOMAINS if not re.fullmatch(r"[a-z0-9.-]+\.[a-z0-9-]+", word)]:
+if wrong := [domain for domain in OIDC_EMAIL_DOMAINS if not re.fullmatch(r"[a-z0-9.-]+\.[a-z0-9-]+", domain)]:
     raise ImproperlyConfigured(f"OIDC_EMAIL_DOMAINS: {wrong[0]!r} is no domain: list domains such as example.org")
 
 SOCIALACCOUNT_PROVIDERS: dict[str, dict[str, Any]] = {}
@@ -296,7 +296,7 @@ AXES_VERBOSE = False
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/"
 
-# docs/scale.md says when a replica or a pool is worth it.
+# docs/scale.md: when a replica or a pool is worth it.
 DATABASES = databases.from_environment()
 # Pages are read from a replica that is behind by no more than this.
 REPLICA_LAG_S = env_int("REPLICA_LAG_S", 10)

@@ -69,7 +69,7 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-class Words(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """A parser that treats wrong words as a Failure, which `--json` shows as JSON.
 
     Its subparsers are of this class, too.
@@ -79,12 +79,12 @@ class Words(argparse.ArgumentParser):
         raise misused(f"{message}. `{self.prog} --help` describes it")
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[Words]"
+Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
 
 
-def common() -> Words:
+def common() -> CommandParser:
     """The options of every command."""
-    parser = Words(add_help=False)
+    parser = CommandParser(add_help=False)
     group = parser.add_argument_group("for every command")
     group.add_argument("--json", action="store_true", help="print JSON with documented keys")
     group.add_argument(
@@ -93,8 +93,8 @@ def common() -> Words:
     return parser
 
 
-def of_project() -> Words:
-    parser = Words(add_help=False)
+def of_project() -> CommandParser:
+    parser = CommandParser(add_help=False)
     parser.add_argument(
         "--project",
         metavar="NAME",
@@ -103,8 +103,8 @@ def of_project() -> Words:
     return parser
 
 
-def of_measuring(always_waits: bool = False) -> Words:
-    parser = Words(add_help=False)
+def of_measuring(always_waits: bool = False) -> CommandParser:
+    parser = CommandParser(add_help=False)
     parser.add_argument(
         "--benchmarks", type=names, default=[], metavar="A,B", help="only these; default: the usual ones"
     )
@@ -127,8 +127,8 @@ def of_measuring(always_waits: bool = False) -> Words:
     return parser
 
 
-def parser() -> Words:
-    root = Words(
+def parser() -> CommandParser:
+    root = CommandParser(
         prog="speedtrack",
         description="Ask a SpeedTrack server: measure commits, gate pull requests, send results, read alerts.",
         epilog=CODES + "\n`speedtrack COMMAND --help` describes a command.",
@@ -148,7 +148,7 @@ def parser() -> Words:
     return root
 
 
-def add(commands: Commands, name: str, short: str, text: str, *parents: Words) -> Words:
+def add(commands: Commands, name: str, short: str, text: str, *parents: CommandParser) -> CommandParser:
     """Add a command: ``short`` describes it in the list of commands, ``text`` in its own help."""
     return commands.add_parser(
         name,

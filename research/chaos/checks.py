@@ -18,14 +18,14 @@ NOT_ALWAYS = {"server_system_ns_per_request", "server_user_ns_per_request"}
 ENDS = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
 
-def is_done(made: World) -> bool:
+def is_done(installation: World) -> bool:
     """Has every commit been planned, every run ended, and every delivery and measurement been looked at?"""
     return (
         Position.objects.count() == COMMITS
         and not Run.objects.unfinished().exists()
         and not Delivery.objects.filter(status=Delivery.Status.RECEIVED).exists()
         and not Series.objects.undetected().exists()
-        and not any(spooled(made.home / f"runner-{name}") for name in MACHINES)
+        and not any(spooled(installation.home / f"runner-{name}") for name in MACHINES)
     )
 
 
@@ -33,20 +33,22 @@ def spooled(home: Path) -> list[Path]:
     return list((home / "spool").glob("*.json"))
 
 
-def settled_rows(made: World) -> list[str]:
+def settled_rows(installation: World) -> list[str]:
     """What did not settle in time after the last fault."""
-    left = Run.objects.unfinished()
-    found = [f"{run} is still {run.status}: {run.error}" for run in left.select_related("commit", "machine")]
-    waiting = Delivery.objects.filter(status=Delivery.Status.RECEIVED).count()
+    unfinished = Run.objects.unfinished()
+    violations = [f"{run} is still {run.status}: {run.error}" for run in unfinished.select_related("commit", "machine")]
+    waiting_count = Delivery.objects.filter(status=Delivery.Status.RECEIVED).count()
     unseen = Series.objects.undetected().count()
-    found += [f"{waiting} deliveries wait"] * bool(waiting) + [f"{unseen} series wait for detection"] * bool(unseen)
-    if (known := Position.objects.count()) != COMMITS:
-        found.append(f"{known} of {COMMITS} pushed commits are known")
-    return found
+    violations += [f"{waiting_count} deliveries wait"] * bool(waiting_count) + [
+        f"{unseen} series wait for detection"
+    ] * bool(unseen)
+    if (known_count := Position.objects.count()) != COMMITS:
+        violations.append(f"{known_count} of {COMMITS} pushed commits are known")
+    return violations
 
 
 def rows(ledger: Ledger) -> list[str]:
-    """What contradicts the promises in the rows, or what was answered."""
+    """Rows that contradict the promises, or the answers that callers got."""
     of_ledger = [*lost_deliveries(ledger), *lost_orders(ledger)]
     return [*wrong_plans(), *wrong_ends(), *wrong_samples(), *lost_parts(), *of_ledger, *fsck_faults()]
 
@@ -57,19 +59,19 @@ def lost_deliveries(ledger: Ledger) -> list[str]:
     Equal bodies that wait at the same time are one row, so their ids may be missing.
     """
     accepted = ledger.accepted().total()
-    stored = Delivery.objects.aggregate(all=Sum("copies"))["all"] or 0
-    if accepted <= stored <= accepted + ledger.unanswered():
+    stored_count = Delivery.objects.aggregate(all=Sum("copies"))["all"] or 0
+    if accepted <= stored_count <= accepted + ledger.unanswered():
         return []
-    return [f"{accepted} deliveries were accepted and {ledger.unanswered()} were not, but {stored} are stored"]
+    return [f"{accepted} deliveries were accepted and {ledger.unanswered()} were not, but {stored_count} are stored"]
 
 
 def lost_orders(ledger: Ledger) -> list[str]:
     """Each round of runs by hand has as many runs as were ordered."""
-    stored = Counter(Run.objects.filter(reason=Reason.MANUAL).values_list("round", flat=True))
+    run_counts = Counter(Run.objects.filter(reason=Reason.MANUAL).values_list("round", flat=True))
     return [
-        f"{count} runs of round {number} were ordered, and there are {stored[number]}"
+        f"{count} runs of round {number} were ordered, and there are {run_counts[number]}"
         for number, count in ledger.ordered().items()
-        if stored[number] != count
+        if run_counts[number] != count
     ]
 
 
@@ -78,26 +80,26 @@ def lost_parts() -> list[str]:
     succeeded = Run.objects.filter(status=Status.SUCCEEDED, linked=None, imported=None).exclude(reason=Reason.PROFILE)
     metrics = {run.pk: frozenset(shown_metrics(run)) for run in succeeded if not run.paired}
     usual = frozenset().union(*metrics.values())
-    found = [f"run {pk} lacks {', '.join(sorted(usual - own))}" for pk, own in metrics.items() if usual - own]
+    violations = [f"run {pk} lacks {', '.join(sorted(usual - own))}" for pk, own in metrics.items() if usual - own]
     for run in succeeded.select_related("commit", "machine", "benchmark_set"):
         results = Result.objects.filter(attempt__run=run, attempt__token=run.lease_token)
         due = len(run.benchmark_set.names) * (2 if run.paired else 1)
         if (count := results.count()) != due:
-            found.append(f"{run} has {count} of {due} results")
+            violations.append(f"{run} has {count} of {due} results")
         for result in results.annotate(measured=Count("trials")):
             trials = (result.stopping or {}).get("trials", run.trials)  # a wide interval asks for more than planned
             if result.measured != trials:
-                found.append(f"{run} has {result.measured} of {trials} trials on side {result.side}")
+                violations.append(f"{run} has {result.measured} of {trials} trials on side {result.side}")
         if not LogChunk.objects.filter(attempt__run=run, attempt__token=run.lease_token).exists():
-            found.append(f"{run} has no log")
-    return found
+            violations.append(f"{run} has no log")
+    return violations
 
 
 def shown_metrics(run: Run) -> set[str]:
     """Those of the run's own benchmarks: what building took is measured as well, but not of a build that was reused."""
     own = run.benchmark_set.benchmarks.all()
-    shown = Measurement.objects.filter(attempt__run=run, accepted=True, series__benchmark__in=own)
-    return set(shown.values_list("series__metric", flat=True)) - NOT_ALWAYS
+    measurements = Measurement.objects.filter(attempt__run=run, accepted=True, series__benchmark__in=own)
+    return set(measurements.values_list("series__metric", flat=True)) - NOT_ALWAYS
 
 
 def wrong_plans() -> list[str]:
@@ -111,35 +113,35 @@ def wrong_plans() -> list[str]:
 
 def wrong_ends() -> list[str]:
     """Each run ended once; only the commit that does not compile failed."""
-    found = []
-    counted = Count("events", filter=Q(events__after__in=ENDS))
-    for pk, ends in Run.objects.annotate(ends=counted).exclude(ends=1).values_list("pk", "ends"):
-        found.append(f"run {pk} ended {ends} times")
+    violations = []
+    end_count = Count("events", filter=Q(events__after__in=ENDS))
+    for pk, ends in Run.objects.annotate(ends=end_count).exclude(ends=1).values_list("pk", "ends"):
+        violations.append(f"run {pk} ended {ends} times")
     broken = Position.objects.get(number=BROKEN - 1).commit_id
     for run in Run.objects.exclude(status=Status.SUCCEEDED).select_related("commit", "machine"):
         if run.commit_id != broken or "build failed" not in run.error:
-            found.append(f"{run} is {run.status}: {run.error}")
-    return found
+            violations.append(f"{run} is {run.status}: {run.error}")
+    return violations
 
 
 def wrong_samples() -> list[str]:
     """Each succeeded run that measured shows one attempt, and each trial of it once."""
-    found = []
+    violations = []
     for run in Run.objects.filter(status=Status.SUCCEEDED, linked=None).select_related("commit", "machine"):
-        shown = Measurement.objects.filter(attempt__run=run, accepted=True)
-        attempts = set(shown.values_list("attempt", flat=True))
+        measurements = Measurement.objects.filter(attempt__run=run, accepted=True)
+        attempts = set(measurements.values_list("attempt", flat=True))
         if len(attempts) != 1:
-            found.append(f"{run} shows {len(attempts)} attempts")
+            violations.append(f"{run} shows {len(attempts)} attempts")
             continue
         for result in Result.objects.filter(attempt__in=attempts).select_related("benchmark"):
             numbers = sorted(result.trials.values_list("number", flat=True))
             if numbers != list(range(len(numbers))) or not numbers:
-                found.append(f"{run} has the trials {numbers} of {result.benchmark.name}, side {result.side}")
-            own = shown.filter(series__benchmark=result.benchmark, side=result.side, series__metric=HEADLINE)
+                violations.append(f"{run} has the trials {numbers} of {result.benchmark.name}, side {result.side}")
+            own = measurements.filter(series__benchmark=result.benchmark, side=result.side, series__metric=HEADLINE)
             sampled = [sorted(samples.by_trial) for samples in Samples.objects.filter(measurement__in=own)]
             if sampled != [numbers]:
-                found.append(f"{run} has samples of the trials {sampled}, and the trials {numbers}")
-    return found
+                violations.append(f"{run} has samples of the trials {sampled}, and the trials {numbers}")
+    return violations
 
 
 def fsck_faults() -> list[str]:
@@ -152,25 +154,27 @@ def events() -> Counter[str]:
     return Counter(why.partition(":")[0].partition("(")[0].strip()[:70] for why in whys)
 
 
-def left_behind(made: World) -> list[str]:
+def left_behind(installation: World) -> list[str]:
     """Processes and directories of trials that are left after all processes have ended."""
-    found = []
+    violations = []
     for name in MACHINES:
-        home = made.home / f"runner-{name}"
-        found += [f"{name}: the process {process.pid} is left" for process in marked(home)]
+        home = installation.home / f"runner-{name}"
+        violations += [f"{name}: the process {process.pid} is left" for process in marked(home)]
         mark = (home / "mark").read_text()[:8]
-        places = (
+        path_groups = (
             home.glob("trial-*"),
             spooled(home),
             (home / "spool").glob("*.rejected"),
             (home / "processes").iterdir(),
             Path("/tmp").glob(f"speedtrack-*-{mark}/*"),  # noqa: S108
         )
-        found += [f"{name}: {path} is left" for place in places for path in place]
-    own = str(made.home)
+        violations += [f"{name}: {path} is left" for paths in path_groups for path in paths]
+    own = str(installation.home)
     mine = psutil.Process().pid
     for process in psutil.process_iter(["pid", "environ", "cmdline"]):
         here = (process.info["environ"] or {}).get("SPEEDTRACK_HOME") == own
         if here and process.info["pid"] != mine and "postgres" not in " ".join(process.info["cmdline"] or []):
-            found.append(f"the process {process.info['pid']} is left: {' '.join(process.info['cmdline'] or [])[:100]}")
-    return found
+            violations.append(
+                f"the process {process.info['pid']} is left: {' '.join(process.info['cmdline'] or [])[:100]}"
+            )
+    return violations

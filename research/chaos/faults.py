@@ -56,9 +56,9 @@ def kill_server(name: str) -> Callable[[World, random.Random], None]:
 def arm_runner(world: World, rng: random.Random) -> None:
     """The next life of a runner ends at a place between two steps of a run."""
     name = f"runner-{rng.choice(MACHINES)}"
-    place, passages = rng.choice(RUNNER_PLACES), rng.randint(1, 3)
+    failpoint, passages = rng.choice(RUNNER_PLACES), rng.randint(1, 3)
     world.servers.stop(name)
-    world.servers.start(name, SPEEDTRACK_RUNNER_FAILPOINT=f"{place}:kill:{passages}")
+    world.servers.start(name, SPEEDTRACK_RUNNER_FAILPOINT=f"{failpoint}:kill:{passages}")
 
 
 def arm_web(world: World, rng: random.Random) -> None:

@@ -32,12 +32,12 @@ class ChaosOutcome:
 
     faults: Counter[str]
     deaths: dict[str, int]
-    planned: int
+    runs: int
     attempts: int
     broken_s: float
     drain_s: float
     delivered: int
-    refused: int
+    refusals: int
     statuses: dict[str, int]
     violations: list[str]
 
@@ -45,43 +45,43 @@ class ChaosOutcome:
 def break_and_heal(home: Path, minutes: float, runs: int, seed: int) -> ChaosOutcome:
     """Run the installation under faults for so long, with at least so many runs; then check it."""
     rng = random.Random(seed)
-    made = world.build(home)
+    installation = world.build(home)
     struck: Counter[str] = Counter()
-    begun = time.monotonic()
+    began_at = time.monotonic()
     try:
-        with revived(made):
-            give_work_and_break(made, rng, struck, begun + 60 * minutes, runs)
-            broken_s = time.monotonic() - begun
-            heal(made)
-            drain_s = drain(made)
-        still = checks.settled_rows(made)
+        with revived(installation):
+            give_work_and_break(installation, rng, struck, began_at + 60 * minutes, runs)
+            broken_s = time.monotonic() - began_at
+            heal(installation)
+            drain_s = drain(installation)
+        still = checks.settled_rows(installation)
     finally:
-        made.servers.stop()
-        made.broker.stop()
-        for network in made.networks.values():
+        installation.servers.stop()
+        installation.broker.stop()
+        for network in installation.networks.values():
             network.close()
-    violations = still + checks.rows(made.ledger) + checks.left_behind(made)
+    violations = still + checks.rows(installation.ledger) + checks.left_behind(installation)
     statuses = dict(Counter(Run.objects.values_list("status", flat=True)))
     return ChaosOutcome(
         struck,
-        made.deaths,
+        installation.deaths,
         Run.objects.count(),
         Attempt.objects.count(),
         broken_s,
         drain_s,
-        made.delivered,
-        made.refused,
+        installation.delivered,
+        installation.refusals,
         statuses,
         violations,
     )
 
 
-def give_work_and_break(made: World, rng: random.Random, struck: Counter[str], until: float, runs: int) -> None:
+def give_work_and_break(installation: World, rng: random.Random, struck: Counter[str], until: float, runs: int) -> None:
     last_said = time.monotonic()
     while time.monotonic() < until:
-        insist(lambda: give_work(made, rng, runs))
+        insist(lambda: give_work(installation, rng, runs))
         fault = faults.chosen(rng)
-        fault.strike(made, rng)
+        fault.strike(installation, rng)
         struck[fault.name] += 1
         time.sleep(rng.uniform(*PAUSE_S))
         if time.monotonic() - last_said > 30:
@@ -90,61 +90,61 @@ def give_work_and_break(made: World, rng: random.Random, struck: Counter[str], u
                 f"  {struck.total()} faults, {world.unfinished()} runs unfinished, {until - last_said:.0f} s left",
                 flush=True,
             )
-    insist(lambda: give_work(made, rng, runs, all_of_it=True))
+    insist(lambda: give_work(installation, rng, runs, all_of_it=True))
 
 
-def give_work(made: World, rng: random.Random, runs: int, all_of_it: bool = False) -> None:
+def give_work(installation: World, rng: random.Random, runs: int, all_of_it: bool = False) -> None:
     """Push the next commit and tell of it; once all are pushed, keep the machines busy."""
-    while made.pushed < COMMITS:
-        made.push()
-        numbers = [str(made.pushed), *rng.sample(range(1, made.pushed + 1), k=1)]
+    while installation.pushed < COMMITS:
+        installation.push()
+        numbers = [str(installation.pushed), *rng.sample(range(1, installation.pushed + 1), k=1)]
         for number in rng.sample(numbers, k=rng.randint(0, 2)):
-            made.deliver(str(number))
+            installation.deliver(str(number))
         if not all_of_it:
             break
-    few = Run.objects.unfinished().count() < ROUNDS_AHEAD and made.pushed > 3
+    few = Run.objects.unfinished().count() < ROUNDS_AHEAD and installation.pushed > 3
     while few or (all_of_it and Run.objects.count() < runs):
-        made.queue_round()
+        installation.queue_round()
         few = False
 
 
-def heal(made: World) -> None:
+def heal(installation: World) -> None:
     """End what may still be under way: suspended processes, cut networks, armed places."""
-    for network in made.networks.values():
+    for network in installation.networks.values():
         network.set(Condition.SOUND)
-    for name in list(made.servers.processes):
+    for name in list(installation.servers.processes):
         if not name.startswith("runner"):
-            made.servers.kill(name)
-            made.servers.start(name)
+            installation.servers.kill(name)
+            installation.servers.start(name)
 
 
-def drain(made: World) -> float:
+def drain(installation: World) -> float:
     """Wait until every run has ended; the seconds that it took."""
-    begun = said = time.monotonic()
-    while not insist(lambda: checks.is_done(made)) and time.monotonic() - begun < DRAIN_S:
+    began_at = reported_at = time.monotonic()
+    while not insist(lambda: checks.is_done(installation)) and time.monotonic() - began_at < DRAIN_S:
         time.sleep(0.5)
-        if time.monotonic() - said > 30:
-            said = time.monotonic()
+        if time.monotonic() - reported_at > 30:
+            reported_at = time.monotonic()
             print(f"  {world.unfinished()} runs unfinished", flush=True)
-    return time.monotonic() - begun
+    return time.monotonic() - began_at
 
 
 @contextlib.contextmanager
-def revived(made: World) -> Iterator[None]:
+def revived(installation: World) -> Iterator[None]:
     """Whatever dies is started again while the block runs."""
-    ended = threading.Event()
+    stop = threading.Event()
 
     def revive() -> None:
-        while not ended.wait(REVIVE_EVERY_S):
+        while not stop.wait(REVIVE_EVERY_S):
             with contextlib.suppress(RuntimeError):  # the table of processes has just changed
-                made.revive()
+                installation.revive()
 
     thread = threading.Thread(target=revive)
     thread.start()
     try:
         yield
     finally:
-        ended.set()
+        stop.set()
         thread.join()
 
 

@@ -1,4 +1,4 @@
-"""What is broken: servers, processes and runners of an installation, and the work that it is given."""
+"""The installation under faults: its servers, processes and runners, and the work that it gets."""
 
 import hashlib
 import hmac
@@ -18,7 +18,7 @@ from research.chaos.ledger import Ledger
 from runners.tests.broker_servers import Valkey
 from speedtrack.benchmarks.storing import store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.processes import devstack, postgresql
+from speedtrack.processes import devstack, pgcluster, postgresql
 from speedtrack.projects.models import Project
 from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Machine, Reason, Run
@@ -74,10 +74,10 @@ class World:
     servers: Installation
     networks: dict[str, Network]
     repository: Path
-    database: postgresql.Cluster
+    database: pgcluster.Cluster
     pushed: int = 1
     delivered: int = 0
-    refused: int = 0  # deliveries that the server did not accept: the forge says so, and somebody sends them again
+    refusals: int = 0  # deliveries that the server did not accept: the forge says so, and somebody sends them again
     rounds: int = 0
     deaths: dict[str, int] = field(default_factory=dict)
 
@@ -106,22 +106,22 @@ class World:
             )
         except httpx.HTTPError as e:
             self.ledger.note("refused", delivery=number, answer=str(e))
-            self.refused += 1
+            self.refusals += 1
             return
         if answer.status_code in (200, 202):
             self.ledger.note("accepted", delivery=number)
             self.delivered += 1
         else:
             self.ledger.note("refused", delivery=number, answer=answer.status_code)
-            self.refused += 1
+            self.refusals += 1
 
     def queue_round(self) -> int:
         """Queue all commits that are known and compile on all machines once more, one trial each."""
         project = self.project
         definition = load_suite(project.suite)
         suite, benchmarks = store_suite(project, definition)
-        places = project.branches.get().positions.exclude(number=BROKEN - 1)
-        ranks = dict(places.values_list("commit_id", "number"))
+        positions = project.branches.get().positions.exclude(number=BROKEN - 1)
+        ranks = dict(positions.values_list("commit_id", "number"))
         self.rounds += 1
         own = store_set(suite, benchmarks)
         plan = planning.Plan(project, suite, own, Reason.MANUAL, round=self.rounds, trials=1)
@@ -182,7 +182,7 @@ def build(home: Path) -> World:
         }
     servers.start_web()
     servers.start(*(name for name in servers.commands if name != "web"))
-    database = postgresql.Cluster((home / "postgresql").resolve(), postgresql.programs(), postgresql.system_user())
+    database = pgcluster.Cluster((home / "postgresql").resolve(), postgresql.programs(), postgresql.system_user())
     return World(home, broker, servers, networks, repository, database)
 
 

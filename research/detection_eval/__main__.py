@@ -25,9 +25,9 @@ from research.detection_eval import report
 from research.detection_eval.detectors import beside, cost, peers, settling, workers
 from research.detection_eval.detectors.cost import CostCase
 from research.detection_eval.detectors.settling import Case
+from research.detection_eval.findings import EvaluationFindings
 from research.detection_eval.lines import datasets, noise
 from research.detection_eval.lines.datasets import DataSet
-from research.detection_eval.report import EvaluationFindings
 from research.detection_eval.scores import score
 from research.detection_eval.store import Store
 
@@ -65,15 +65,15 @@ def main() -> None:
     if harness:
         sets += datasets.public(sizes, options.seed, harness)
     store = Store(options.store / name_of(options), resume=options.resume or bool(options.only))
-    parts = [part for part in PARTS if part in (options.only or PARTS)]
+    stages = [stage for stage in PARTS if stage in (options.only or PARTS)]
     with workers.pool(workers.cores()) as executor:
-        for part in parts:
-            say(part)
-            work_out(part, executor, store, sets, extent, options)
-    found = findings(store, sets, extent)
-    print("\n\n".join([heading(options, found), *report.tables(found)]))
+        for stage in stages:
+            say(stage)
+            work_out(stage, executor, store, sets, extent, options)
+    evaluation = findings(store, sets, extent)
+    print("\n\n".join([heading(options, evaluation), *report.tables(evaluation)]))
     if options.write:
-        write(options.write, "\n\n".join([heading(options, found), *report.summary(found)]))
+        write(options.write, "\n\n".join([heading(options, evaluation), *report.summary(evaluation)]))
 
 
 def arguments() -> argparse.Namespace:
@@ -103,7 +103,7 @@ def name_of(options: argparse.Namespace) -> str:
 
 
 def work_out(
-    part: str,
+    stage: str,
     executor: ProcessPoolExecutor,
     store: Store,
     sets: Sequence[DataSet],
@@ -111,23 +111,23 @@ def work_out(
     options: argparse.Namespace,
 ) -> None:
     """Work out the missing pieces of a part."""
-    seed, others = options.seed, [one for one in sets if one.name in BESIDE]
-    if part == "settling":
+    seed, compared_sets = options.seed, [dataset for dataset in sets if dataset.name in BESIDE]
+    if stage == "settling":
         for case, runs in suspicions(extent).items():
             store.made(f"settling {case}", partial(settling.power, executor, case, runs, seed))
-    elif part == "narrowing":
+    elif stage == "narrowing":
         for case in NARROW:
             store.made(f"narrowing {case}", partial(settling.narrowing, executor, case, extent.narrowings, seed))
-    elif part == "history":
-        store.made("history", partial(beside.history, executor, others))
-    elif part == "young":
+    elif stage == "history":
+        store.made("history", partial(beside.history, executor, compared_sets))
+    elif stage == "young":
         workers.play(executor, store, young(extent, seed), seed, say)
-    elif part == "lines":
+    elif stage == "lines":
         workers.play(executor, store, sets, seed, say)
-    elif part == "peers" and options.peers:
+    elif stage == "peers" and options.peers:
         for peer in peers.PEERS:
-            store.made(f"peer {peer}", partial(beside.compare, options.peers, peer, others, workers.cores()))
-    elif part == "costs":
+            store.made(f"peer {peer}", partial(beside.compare, options.peers, peer, compared_sets, workers.cores()))
+    elif stage == "costs":
         for at in cost_cases(extent):
             store.put(f"cost {at}", executor.submit(cost.of_a_point, at, seed).result())
 
@@ -150,37 +150,39 @@ def cost_cases(extent: Extent) -> list[CostCase]:
 
 def findings(store: Store, sets: Sequence[DataSet], extent: Extent) -> EvaluationFindings:
     """All stored pieces, whichever run made them."""
-    records = {one.name: workers.records_of(store, one) for one in sets}
-    begun = {between: workers.records_of(store, one) for between, one in zip(BETWEEN, young(extent, 0), strict=True)}
+    records = {dataset.name: workers.records_of(store, dataset) for dataset in sets}
+    young_records = {
+        between: workers.records_of(store, dataset) for between, dataset in zip(BETWEEN, young(extent, 0), strict=True)
+    }
     pieces = [store.get(f"peer {peer}") or [] for peer in peers.PEERS]
     return EvaluationFindings(
-        records={name: found for name, found in records.items() if found},
-        settled=[row for case in suspicions(extent) if (row := store.get(f"settling {case}"))],
+        records={name: rows for name, rows in records.items() if rows},
+        settlings=[row for case in suspicions(extent) if (row := store.get(f"settling {case}"))],
         narrowed=[row for case in NARROW if (row := store.get(f"narrowing {case}"))],
-        young={between: score(found).suspicions for between, found in begun.items() if found},
+        young={between: score(rows).suspicions for between, rows in young_records.items() if rows},
         costs=[row for at in cost_cases(extent) if (row := store.get(f"cost {at}"))],
         history=store.get("history") or [],
         peers=[row for piece in pieces for row in piece],
     )
 
 
-def heading(options: argparse.Namespace, found: EvaluationFindings) -> str:
-    given = [
-        word
-        for word, value in (
+def heading(options: argparse.Namespace, evaluation: EvaluationFindings) -> str:
+    settings = [
+        setting
+        for setting, value in (
             ("QUICK=1", options.quick),
             (f"LINES={options.lines}", options.lines),
             ("HARNESS=…", options.harness),
             ("DATA=…", options.data),
-            ("PEERS=1", found.peers),
+            ("PEERS=1", evaluation.peers),
         )
         if value
     ]
     source = "the harness's generator and histories" if options.harness else "the project's own generator"
-    commits = sum(len(record.line.values) for records in found.records.values() for record in records)
+    commits = sum(len(record.line.values) for records in evaluation.records.values() for record in records)
     return (
-        f"`{' '.join(['make detection-eval', *given])}`: seed {options.seed}, {commits} commits of "
-        f"{sum(map(len, found.records.values()))} lines from {source}."
+        f"`{' '.join(['make detection-eval', *settings])}`: seed {options.seed}, {commits} commits of "
+        f"{sum(map(len, evaluation.records.values()))} lines from {source}."
     )
 
 
@@ -189,12 +191,12 @@ def write(file: Path, text: str) -> None:
     document = file.read_text()
     if any(document.count(mark) != 1 for mark in MARKS):
         sys.exit(f"{file} must have each of the lines {' and '.join(MARKS)} once")
-    before, rest = document.split(MARKS[0])
-    file.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
+    before, tail = document.split(MARKS[0])
+    file.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{tail.split(MARKS[1])[1]}")
 
 
-def say(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
+def say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
-"""The evaluation's figures as Markdown, beside their targets."""
+"""The evaluation's figures as Markdown, with their targets."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy.stats import binomtest
 
+from research.detection_eval.cells import STEPS, cell, number, percent, table
 from research.detection_eval.detectors.beside import PeerScore
-from research.detection_eval.detectors.cost import MANY, CostCase, DetectionCost
-from research.detection_eval.detectors.settling import RANGE, Narrowed, Rounds
+from research.detection_eval.detectors.cost import DetectionCost
+from research.detection_eval.detectors.settling import RANGE, NarrowingResult, Rounds
+from research.detection_eval.findings import EvaluationFindings
+from research.detection_eval.goals import targets
 from research.detection_eval.lines import datasets
-from research.detection_eval.scores import Found, Record, Score, quantile, score
+from research.detection_eval.scores import Record, Score, quantile, score, sum_at_first
 
 STAGES = (
     "never suspected",
@@ -25,60 +25,6 @@ STAGES = (
     "confirmed elsewhere",
     "still open at the end",
 )
-DRIFT_STEP = 0.003
-STEPS = {datasets.SYNTHETIC: datasets.SYNTHETIC_NONE, datasets.REAL: datasets.REAL_NONE}  # and the same without steps
-
-
-@dataclass(frozen=True)
-class EvaluationFindings:
-    """What a run found, or several that went on with each other's work; empty where a part was not run yet."""
-
-    records: Mapping[str, Sequence[Record]]  # by data set
-    settled: Sequence[Rounds]
-    narrowed: Sequence[Narrowed]
-    young: Mapping[float, float]  # false suspicions per 1000 commits, by how much runs differ
-    costs: Sequence[DetectionCost]
-    history: Sequence[PeerScore]
-    peers: Sequence[PeerScore]
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    top, *body = ("| " + " | ".join(map(str, row)) + " |" for row in (head, *rows))
-    return "\n".join([top, "|" + "---|" * len(head), *body])
-
-
-def number(value: float, digits: int = 2) -> str:
-    return "–" if math.isnan(value) else f"{value:.{digits}f}"
-
-
-def percent(value: float, digits: int = 0) -> str:
-    return "–" if math.isnan(value) else f"{100 * value:.{digits}f}%"
-
-
-def interval(hits: float, trials: float, words: Callable[[float], str]) -> str:
-    """The exact 95% interval of a share (Clopper and Pearson 1934), its ends in words; empty without trials."""
-    if not trials:
-        return ""
-    low, high = binomtest(round(hits), round(trials)).proportion_ci(method="exact")
-    return f" [{words(low)}, {words(high)}]"
-
-
-def share(hits: float, trials: float, digits: int = 0) -> str:
-    """A share in percent with its interval."""
-    ends = interval(hits, trials, lambda end: percent(end, digits))
-    return percent(hits / trials if trials else math.nan, digits) + ends
-
-
-def per_thousand(rate: float, commits: int) -> str:
-    """A rate per 1000 commits with its interval."""
-    ends = interval(rate * commits / 1000, commits, lambda end: number(1000 * end, 1)) if commits else ""
-    return number(rate, 1) + ends
-
-
-def f1(score: Score) -> str:
-    """F1 and its interval, which follows from that of the hits among hits, false reports and misses."""
-    ends = interval(score.hits, score.changes + score.false, lambda end: number(2 * end / (1 + end)))
-    return number(score.f1) + ends
 
 
 def whole_way(scores: Mapping[str, Score]) -> str:
@@ -135,9 +81,9 @@ def commits_named(scores: Mapping[str, Score]) -> str:
             s.changes,
             s.suspected,
             s.hits,
-            s.named,
-            percent(s.named / s.suspected if s.suspected else math.nan),
-            s.held - s.named,
+            s.exact,
+            percent(s.exact / s.suspected if s.suspected else math.nan),
+            s.containing - s.exact,
             s.wrong,
             max(s.widths, default="–"),
         )
@@ -157,18 +103,14 @@ def losses(scores: Mapping[str, Score]) -> str:
 def drift(records: Sequence[Record]) -> str:
     """How far each line had drifted when a change of it was first suspected and first confirmed."""
     rows = []
-    for what, moment in (("suspected", lambda one: one.seen), ("confirmed", lambda one: one.confirmed_at)):
+    for stage, moment in (
+        ("suspected", lambda change: change.first_seen),
+        ("confirmed", lambda change: change.confirmed_at),
+    ):
         sums = [reached for record in records if (reached := sum_at_first(record, moment)) is not None]
-        told = (percent(float(np.median(sums)), 1), percent(max(sums), 1)) if sums else ("–", "–")
-        rows.append((what, f"{len(sums)} of {len(records)}", *told))
+        figures = (percent(float(np.median(sums)), 1), percent(max(sums), 1)) if sums else ("–", "–")
+        rows.append((stage, f"{len(sums)} of {len(records)}", *figures))
     return table(("", "lines", "at, in the median", "at the latest"), rows)
-
-
-def sum_at_first(record: Record, moment: Callable[[Found], int | None]) -> float | None:
-    """What the drift had come to at the first of these moments after it began; None where there is none."""
-    begun = record.line.truth[0][0]
-    found = [now for one in record.found if one.direction > 0 and (now := moment(one)) is not None and now >= begun]
-    return (1 + DRIFT_STEP) ** (min(found) - begun + 1) - 1 if found else None
 
 
 def rounds(rows: Sequence[Rounds]) -> str:
@@ -210,7 +152,7 @@ def confirmed_cell(row: Rounds | None) -> str:
     return f"{percent(row.different, 0 if row.case.change else 2)}, {number(row.pairs, 0)}"
 
 
-def narrowed(rows: Sequence[Narrowed]) -> str:
+def narrowed(rows: Sequence[NarrowingResult]) -> str:
     head = ("change", "spread of a side", "right commit", "pairs on average", "ranges")
     return table(
         head,
@@ -232,22 +174,19 @@ def costs(rows: Sequence[DetectionCost]) -> str:
 
 def beside_peers(ours: Mapping[str, Score], peers: Sequence[PeerScore]) -> str:
     """F1 (false per 1000 change-free commits) of everything ever reported, ours after settling."""
-    steps = [name for name in (*STEPS, datasets.SAP, datasets.TALOS) if any(one.dataset == name for one in peers)]
+    steps = [
+        name
+        for name in (*STEPS, datasets.SAP, datasets.TALOS)
+        if any(peer_score.dataset == name for peer_score in peers)
+    ]
     rows = [("**SpeedTrack, after settling**", *(cell(ours, name) for name in steps), "", "0")]
-    for peer in dict.fromkeys(one.peer for one in peers):
-        mine = {one.dataset: one for one in peers if one.peer == peer}
-        scores = {name: one.score for name, one in mine.items()}
-        ms = float(np.mean([one.ms for one in mine.values()]))
-        gone = float(np.mean([one.vanished for one in mine.values()]))
+    for peer in dict.fromkeys(peer_score.peer for peer_score in peers):
+        mine = {peer_score.dataset: peer_score for peer_score in peers if peer_score.peer == peer}
+        scores = {name: peer_score.score for name, peer_score in mine.items()}
+        ms = float(np.mean([peer_score.ms for peer_score in mine.values()]))
+        gone = float(np.mean([peer_score.vanished for peer_score in mine.values()]))
         rows.append((peer, *(cell(scores, name) for name in steps), number(ms, 1), percent(gone)))
     return table(("detector", *steps, "ms per point", "reports that vanish"), rows)
-
-
-def cell(scores: Mapping[str, Score], name: str) -> str:
-    if name not in scores:
-        return "–"
-    calm = scores.get(STEPS.get(name, ""))
-    return f1(scores[name]) + (f" ({number(calm.false_rate)})" if calm else "")
 
 
 def young_lines(rates: Mapping[float, float]) -> str:
@@ -255,10 +194,10 @@ def young_lines(rates: Mapping[float, float]) -> str:
     return table(head, [(percent(between, 1), number(rate, 0)) for between, rate in rates.items()])
 
 
-def tables(found: EvaluationFindings) -> list[str]:
+def tables(evaluation: EvaluationFindings) -> list[str]:
     """All tables that there is something for, in the order in which they are read."""
-    scores = {name: score(records) for name, records in found.records.items()}
-    drifts = found.records.get(datasets.DRIFT)
+    scores = {name: score(records) for name, records in evaluation.records.items()}
+    drifts = evaluation.records.get(datasets.DRIFT)
     return [
         *sections(
             {
@@ -266,137 +205,30 @@ def tables(found: EvaluationFindings) -> list[str]:
                 "To the right commit": commits_named(scores) if scores else "",
                 "Where true changes are lost": losses(scores) if scores else "",
                 "A drift of 0.3% per commit": drift(drifts) if drifts else "",
-                "All answers of settling": rounds(found.settled) if found.settled else "",
-                f"Narrowing a range of {RANGE}": narrowed(found.narrowed) if found.narrowed else "",
-                "Cost of detection per new point": costs(found.costs) if found.costs else "",
-                "Lines of 12 commits, five trials of 0.5%": young_lines(found.young) if found.young else "",
+                "All answers of settling": rounds(evaluation.settlings) if evaluation.settlings else "",
+                f"Narrowing a range of {RANGE}": narrowed(evaluation.narrowed) if evaluation.narrowed else "",
+                "Cost of detection per new point": costs(evaluation.costs) if evaluation.costs else "",
+                "Lines of 12 commits, five trials of 0.5%": young_lines(evaluation.young) if evaluation.young else "",
             }
         ),
-        *summary(found),
+        *summary(evaluation),
     ]
 
 
-def summary(found: EvaluationFindings) -> list[str]:
+def summary(evaluation: EvaluationFindings) -> list[str]:
     """The tables of docs/detection.md."""
-    scores = {name: score(records) for name, records in found.records.items()}
-    failed = [record.line.id for records in found.records.values() for record in records if record.error]
-    others = [*found.history, *found.peers]
+    scores = {name: score(records) for name, records in evaluation.records.items()}
+    failed = [record.line.id for records in evaluation.records.values() for record in records if record.error]
+    other_detectors = [*evaluation.history, *evaluation.peers]
     text = sections(
         {
-            "Against the targets": targets(found, scores),
-            "Settling": power(found.settled) if found.settled else "",
-            "Other detectors": beside_peers(scores, others) if others else "",
+            "Against the targets": targets(evaluation, scores),
+            "Settling": power(evaluation.settlings) if evaluation.settlings else "",
+            "Other detectors": beside_peers(scores, other_detectors) if other_detectors else "",
         }
     )
     return [*text, *([f"Detection failed on: {', '.join(failed)}."] if failed else [])]
 
 
-def sections(parts: Mapping[str, str]) -> list[str]:
-    return [f"### {title}\n\n{body}" for title, body in parts.items() if body]
-
-
-class Goal(NamedTuple):
-    """A job, what is wanted, and what the tracker reaches."""
-
-    job: str
-    target: str
-    now: str
-
-
-def targets(found: EvaluationFindings, scores: Mapping[str, Score]) -> str:
-    """What was wanted beside what was measured; a job that was not run is left out."""
-    rows = [*of_lines(scores), *of_history(found.history), *of_settling(found), *of_costs(found.costs)]
-    if drifts := found.records.get(datasets.DRIFT):
-        sums = [sum_at_first(record, lambda one: one.confirmed_at) for record in drifts]
-        late = "never on some" if None in sums else percent(max(one for one in sums if one is not None), 1)
-        rows.append(Goal("a drift of 0.3% per commit is confirmed before it sums to", "10%", late))
-    if found.young:
-        told = " and ".join(number(rate, 0) for rate in found.young.values())
-        rows.append(Goal("suspicions per 1000 first commits, runs apart by 1 and 1.7%", "–", told))
-    return table(("job", "target", "result"), rows)
-
-
-def of_lines(scores: Mapping[str, Score]) -> list[Goal]:
-    rows = []
-    suspicions = "suspicions per 1000 commits without a change"
-    for name, kind, most in (
-        (datasets.SYNTHETIC_NONE, "mixed noise", "6"),
-        (datasets.GAUSSIAN, "Gaussian", "1"),
-    ):
-        if name in scores:
-            now = per_thousand(scores[name].suspicions_mature, scores[name].commits_mature)
-            rows.append(Goal(f"{suspicions}, {kind}", f"≤ {most}", now))
-    for kind, steps, least in (
-        ("synthetic", datasets.SYNTHETIC, "0.82"),
-        ("real noise", datasets.REAL, "0.42"),
-    ):
-        if steps in scores:
-            s = scores[steps]
-            rows += [
-                Goal(f"F1 after settling (false per 1000), {kind}", f"≥ {least} (≤ 0.1)", cell(scores, steps)),
-                Goal(f"of {s.hits + s.false} confirmed changes, true, {kind}", "–", share(s.hits, s.hits + s.false)),
-                Goal(f"of {s.changes} changes, confirmed, {kind}", "–", share(s.hits, s.changes)),
-                Goal(f"pairs per 1000 commits, {kind}", "≤ 500", number(s.pairs, 0)),
-                Goal(f"suspected changes that reach the right commit, {kind}", "≥ 90%", share(s.named, s.suspected)),
-            ]
-    return rows
-
-
-def of_history(found: Sequence[PeerScore]) -> list[Goal]:
-    scores = {one.dataset: one.score for one in found}
-    wanted = {
-        datasets.SYNTHETIC: "≥ 0.80 (≤ 0.3)",
-        datasets.REAL: "–",
-        datasets.SAP: "1.00",
-        datasets.TALOS: "≥ 0.84",
-    }
-    rows = [
-        Goal(f"F1 of the history alone (false per 1000), {name}", wanted[name], cell(scores, name))
-        for name in wanted
-        if name in scores
-    ]
-    if found:
-        gone = float(np.mean([one.vanished for one in found]))
-        rows.append(Goal("its reports that vanish", "0", percent(gone)))
-    return rows
-
-
-def of_settling(found: EvaluationFindings) -> list[Goal]:
-    rows = []
-    nulls = [one for one in found.settled if not one.case.change]
-    if nulls:
-        count = sum(one.runs for one in nulls)
-        confirmed = share(sum(one.different * one.runs for one in nulls), count, 2)
-        rows.append(Goal(f"of {count} suspicions without a change, confirmed", "≤ 1%", confirmed))
-    wanted = {
-        (0.02, 0.017): ("2% at a spread of 1.7%", "≥ 99% in ≤ 30 pairs"),
-        (0.01, 0.01): ("1% at a spread of 1%", "≥ 90%"),
-    }
-    for outcome in found.settled:
-        if (key := (outcome.case.change, outcome.case.spread)) in wanted:
-            confirmed = share(outcome.different * outcome.runs, outcome.runs, 1)
-            rows.append(Goal(*wanted[key], f"{confirmed} in {number(outcome.pairs, 0)} pairs"))
-    if found.narrowed:
-        worst = min(found.narrowed, key=lambda narrowing: narrowing.right)
-        wrong = sum(narrowing.wrong * narrowing.runs for narrowing in found.narrowed)
-        runs = sum(narrowing.runs for narrowing in found.narrowed)
-        shares = f"{share(worst.right * worst.runs, worst.runs)}; {share(wrong, runs, 1)}"
-        job = f"narrowing a range of {RANGE}, 2% and more: right; wrong"
-        rows.append(Goal(job, "≥ 98%; ≤ 1%", shares))
-    return rows
-
-
-def of_costs(found: Sequence[DetectionCost]) -> list[Goal]:
-    together = {one.case: one.worker_ms + one.database_ms for one in found}
-    rows = []
-    for case, words in (
-        (CostCase(10_000), "at 10,000 points, one series in a pass"),
-        (CostCase(1000, series=MANY), f"at 1,000 points, {MANY} series in a pass"),
-    ):
-        if (now := together.get(case)) is not None:
-            rows.append(Goal(f"CPU of detection per new point, {words}", "≤ 10 ms", f"{number(now, 1)} ms"))
-    one, many = together.get(CostCase(10_000)), together.get(CostCase(10_000, branches=20))
-    if one and many:
-        job = "of 20 branches that share their history, in those of one branch"
-        rows.append(Goal(job, "≤ 2", number(many / one, 1)))
-    return rows
+def sections(bodies: Mapping[str, str]) -> list[str]:
+    return [f"### {title}\n\n{body}" for title, body in bodies.items() if body]

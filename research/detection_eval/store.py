@@ -32,14 +32,14 @@ class Store:
         return pickle.loads(self.file(name).read_bytes()) if self.has(name) else None  # noqa: S301  (its own files)
 
     def put(self, name: str, piece: object) -> None:
-        whole = self.file(name)
-        part = whole.with_suffix(".part")
-        part.write_bytes(pickle.dumps(piece))
-        part.replace(whole)
+        file = self.file(name)
+        temporary = file.with_suffix(".part")
+        temporary.write_bytes(pickle.dumps(piece))
+        temporary.replace(file)
 
     def made(self, name: str, make: Callable[[], Piece]) -> Piece:
         """The piece of this name, made now if there is none."""
         if not self.has(name):
             self.put(name, make())
-        found: Piece = self.get(name)
-        return found
+        piece: Piece = self.get(name)
+        return piece

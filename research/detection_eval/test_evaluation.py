@@ -5,24 +5,18 @@ import numpy as np
 import pytest
 
 from research.detection_eval.__main__ import MARKS, write
+from research.detection_eval.cells import f1, per_thousand, share
 from research.detection_eval.detectors import peers, tracker
 from research.detection_eval.detectors.beside import PeerScore
 from research.detection_eval.detectors.cost import CostCase, DetectionCost, of_a_point
-from research.detection_eval.detectors.settling import Case, Narrowed, Rounds, narrowings_of, rounds_of
+from research.detection_eval.detectors.settling import Case, NarrowingResult, Rounds, narrowings_of, rounds_of
+from research.detection_eval.findings import EvaluationFindings
+from research.detection_eval.goals import of_settling
 from research.detection_eval.lines import noise
 from research.detection_eval.lines.datasets import SAP
 from research.detection_eval.lines.lines import Line
-from research.detection_eval.report import (
-    EvaluationFindings,
-    f1,
-    of_settling,
-    per_thousand,
-    share,
-    sum_at_first,
-    summary,
-    tables,
-)
-from research.detection_eval.scores import Found, Record, match, score
+from research.detection_eval.report import summary, tables
+from research.detection_eval.scores import Record, TrackedChange, match, score, sum_at_first
 from research.detection_eval.store import Store
 
 STEP = 40
@@ -41,7 +35,7 @@ def line_of(change: float, seed: int) -> Line:
 def test_a_planted_slowdown_is_confirmed_at_its_commit() -> None:
     record = tracker.track(line_of(0.1, seed=1), seed=1)
     found = score([record])
-    assert (found.hits, found.false, found.named, found.wrong) == (1, 0, 1, 0)
+    assert (found.hits, found.false, found.exact, found.wrong) == (1, 0, 1, 0)
     assert [one.range for one in record.confirmed] == [(STEP - 1, STEP)]
     assert record.pairs > 0
     assert record.error == ""
@@ -58,10 +52,10 @@ def test_a_line_without_a_change_has_none_confirmed() -> None:
 def test_losses_are_told_by_the_stage_at_which_they_happened() -> None:
     line = Line("five", [[1.0]] * 200, [(20, 1), (60, 1), (100, -1), (140, 1), (180, 1)], [0.1] * 5)
     found = [
-        Found(61, 1, [60], "refuted", (56, 61), (56, 61)),
-        Found(101, -1, [104], "refuted", (101, 106), (101, 106)),
-        Found(141, 1, [140], "confirmed", (136, 141), (139, 140), 141),
-        Found(181, 1, [180], "unsettled", (176, 181), (176, 181)),
+        TrackedChange(61, 1, [60], "refuted", (56, 61), (56, 61)),
+        TrackedChange(101, -1, [104], "refuted", (101, 106), (101, 106)),
+        TrackedChange(141, 1, [140], "confirmed", (136, 141), (139, 140), 141),
+        TrackedChange(181, 1, [180], "unsettled", (176, 181), (176, 181)),
     ]
     total = score([Record(line, found)])
     assert total.losses == {
@@ -70,11 +64,14 @@ def test_losses_are_told_by_the_stage_at_which_they_happened() -> None:
         "beside the bracket": 1,
         "unsettled": 1,
     }
-    assert (total.suspected, total.hits, total.named) == (4, 1, 1)
+    assert (total.suspected, total.hits, total.exact) == (4, 1, 1)
 
 
 def test_one_report_answers_for_one_change_of_its_direction() -> None:
-    twice = [Found(21, 1, [20], "confirmed", None, (19, 20), 21), Found(25, 1, [22], "confirmed", None, (21, 22), 25)]
+    twice = [
+        TrackedChange(21, 1, [20], "confirmed", None, (19, 20), 21),
+        TrackedChange(25, 1, [22], "confirmed", None, (21, 22), 25),
+    ]
     assert match([(20, 1)], twice, 5) == {0: 0}
     assert match([(20, -1)], twice, 5) == {}
     assert score([Record(Line("one", [[1.0]] * 50, [(20, 1)], [0.1]), twice)]).false == 1
@@ -128,9 +125,9 @@ def test_the_tables_are_of_what_is_there() -> None:
     settled = [Rounds(Case(0.0, 0.01), 300, 0.01, 0.9, 0.09, 20.0), Rounds(Case(0.0, 0.04), 100, 0.02, 0, 0.98, 150.0)]
     nothing = EvaluationFindings({}, [], [], {}, [], [], [])
     assert [part.splitlines()[0] for part in tables(nothing)] == ["### Against the targets"]
-    titles = [part.splitlines()[0] for part in tables(replace(nothing, settled=settled))]
+    titles = [part.splitlines()[0] for part in tables(replace(nothing, settlings=settled))]
     assert titles == ["### All answers of settling", "### Against the targets", "### Settling"]
-    wrong = next(row for row in of_settling(replace(nothing, settled=settled)))
+    wrong = next(row for row in of_settling(replace(nothing, settlings=settled)))
     assert (wrong.job, wrong.now) == ("of 400 suspicions without a change, confirmed", "1.25% [0.41%, 2.89%]")
 
 
@@ -139,8 +136,8 @@ def test_the_page_shows_the_short_tables_alone() -> None:
     settled = [Rounds(Case(0.0, 0.01), 300, 0.0036, 0.9, 0.09, 20.4), Rounds(Case(0.02, 0.017), 9, 1.0, 0, 0, 30.0)]
     found = EvaluationFindings(
         records={},
-        settled=settled,
-        narrowed=[Narrowed(Case(0.02, 0.017), 250, 0.95, 0.008, 0.042, 214.0)],
+        settlings=settled,
+        narrowed=[NarrowingResult(Case(0.02, 0.017), 250, 0.95, 0.008, 0.042, 214.0)],
         young={},
         costs=[DetectionCost(CostCase(260), 10.0, 8.5, 100.0)],
         history=[PeerScore("SpeedTrack, from history alone", SAP, score([]), 0.3, 0.0)],
@@ -166,7 +163,10 @@ def test_rates_have_exact_intervals() -> None:
         [
             Record(
                 Line("nine", [[1.0]] * 500, [(50 * i, 1) for i in range(1, 10)], [0.1] * 9),
-                [Found(50 * i, 1, [50 * i], "confirmed", None, (50 * i - 1, 50 * i), 50 * i) for i in range(1, 6)],
+                [
+                    TrackedChange(50 * i, 1, [50 * i], "confirmed", None, (50 * i - 1, 50 * i), 50 * i)
+                    for i in range(1, 6)
+                ],
             )
         ]
     )
@@ -182,12 +182,12 @@ def headings(text: str) -> list[str]:
 
 def test_a_drift_is_told_by_what_it_had_come_to() -> None:
     (line,) = noise.drifting(1, 1)
-    step = Found(150, 1, [150], "confirmed", None, (149, 150), 151)  # before it began
-    late = Found(205, 1, [200], "confirmed", None, (199, 205), 209)
+    step = TrackedChange(150, 1, [150], "confirmed", None, (149, 150), 151)  # before it began
+    late = TrackedChange(205, 1, [200], "confirmed", None, (199, 205), 209)
     record = Record(line, [step, late])
-    assert sum_at_first(record, lambda one: one.seen) == pytest.approx(1.003**6 - 1)
+    assert sum_at_first(record, lambda one: one.first_seen) == pytest.approx(1.003**6 - 1)
     assert sum_at_first(record, lambda one: one.confirmed_at) == pytest.approx(1.003**10 - 1)
-    assert sum_at_first(Record(line, [step]), lambda one: one.seen) is None
+    assert sum_at_first(Record(line, [step]), lambda one: one.first_seen) is None
 
 
 @pytest.mark.parametrize("name", ["Perfherder t-test", "Chromium, 2%"])

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from research.fresh_debian import page
-from research.fresh_debian.machines import Machine, MachineError, call, debian, network
+from research.fresh_debian.machines import DebianMachine, MachineError, call, debian, network
 from research.fresh_debian.page import CommandBlock
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -52,44 +52,46 @@ WAIT_S = 900
 
 @dataclass
 class Walk:
-    """The two machines, and what was done on them so far."""
+    """The two machines, and the steps taken on them so far."""
 
-    server: Machine
-    machine: Machine
+    server: DebianMachine
+    machine: DebianMachine
     newer: str
     code: str = CODE
     steps: list[tuple[str, float]] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
+    transcript: list[str] = field(default_factory=list)
 
     def step(self, name: str, do: Callable[[], str]) -> str:
         started = time.monotonic()
-        said = do()
+        output = do()
         self.steps.append((name, time.monotonic() - started))
         print(f"{self.steps[-1][1]:7.1f} s  {name}", flush=True)
-        return said
+        return output
 
     def follow(self, block: CommandBlock) -> None:
         machine = self.machine if block.where == "machine" else self.server
-        said = self.step(f"{block.heading} ({machine.name})", lambda: machine.run(self.adapted(block.script)))
-        self.words.append(f"## {block.heading} ({machine.name})\n{block.script}\n---\n{said}")
-        if "enroll-code" in block.script and (code := re.search(FORM_OF_CODE, said)):
+        output = self.step(f"{block.heading} ({machine.name})", lambda: machine.run(self.adapted(block.script)))
+        self.transcript.append(f"## {block.heading} ({machine.name})\n{block.script}\n---\n{output}")
+        if "enroll-code" in block.script and (code := re.search(FORM_OF_CODE, output)):
             self.code = code[0]
 
     def adapted(self, script: str) -> str:
-        """The page's examples replaced by what is here."""
-        changed = script.replace(ADDRESS, LOCAL).replace(CODE, self.code).replace(TRACKED, SAMPLE)
-        return changed.replace("speedtrack-new.tar.gz", UPGRADE).replace("/opt/speedtrack-new/", f"/opt/{self.newer}/")
+        """The script with the values of this walk instead of the page's examples."""
+        local_script = script.replace(ADDRESS, LOCAL).replace(CODE, self.code).replace(TRACKED, SAMPLE)
+        return local_script.replace("speedtrack-new.tar.gz", UPGRADE).replace(
+            "/opt/speedtrack-new/", f"/opt/{self.newer}/"
+        )
 
-    def until(self, machine: Machine, script: str, wanted: str) -> str:
+    def until(self, machine: DebianMachine, script: str, expected: str) -> str:
         deadline = time.monotonic() + WAIT_S
         while True:
             try:
-                if wanted in (said := machine.run(script)):
-                    return said
+                if expected in (output := machine.run(script)):
+                    return output
             except MachineError as error:
-                said = str(error)
+                output = str(error)
             if time.monotonic() > deadline:
-                raise MachineError(f"not within {WAIT_S} s: {script}\n{said}")
+                raise MachineError(f"not within {WAIT_S} s: {script}\n{output}")
             time.sleep(1)
 
     def restart(self) -> str:
@@ -98,25 +100,25 @@ class Walk:
         return self.until(self.server, READY, "")
 
 
-def walk(way: Walk) -> None:
+def walk(tour: Walk) -> None:
     """All blocks of the page in their order, with what has to be waited for."""
     for block in page.blocks(page.PAGE.read_text()):
         tracks = "speedtrack-manage track" in block.script
         if tracks:
-            way.server.run(REPOSITORY)
-        way.follow(block)
+            tour.server.run(REPOSITORY)
+        tour.follow(block)
         if tracks:
-            way.step("its newest commit is measured", lambda: way.until(way.server, MEASURED, "succeeded"))
-            way.step("restart of the server's host, until it is ready", way.restart)
-    way.until(way.machine, "systemctl is-active speedtrack-runner", "active")
-    way.until(way.server, READY, "")
+            tour.step("its newest commit is measured", lambda: tour.until(tour.server, MEASURED, "succeeded"))
+            tour.step("restart of the server's host, until it is ready", tour.restart)
+    tour.until(tour.machine, "systemctl is-active speedtrack-runner", "active")
+    tour.until(tour.server, READY, "")
 
 
-def idle_memory(way: Walk) -> list[tuple[str, float]]:
+def idle_memory(tour: Walk) -> list[tuple[str, float]]:
     """Processes with their share of memory in MB, after a minute of rest."""
     time.sleep(60)
-    lines = (line.split(maxsplit=1) for line in way.server.run(MEMORY).splitlines())
-    return sorted(((words, int(pss) / 1024) for pss, words in lines), key=lambda one: -one[1])
+    lines = (line.split(maxsplit=1) for line in tour.server.run(MEMORY).splitlines())
+    return sorted(((command, int(pss) / 1024) for pss, command in lines), key=lambda share: -share[1])
 
 
 def group_of(command: str) -> str:
@@ -124,13 +126,13 @@ def group_of(command: str) -> str:
     return next((name.strip("@") for name in names if name in command), "other")
 
 
-def figures(way: Walk, memory: list[tuple[str, float]]) -> str:
-    total = sum(seconds for _, seconds in way.steps)
+def figures(tour: Walk, memory: list[tuple[str, float]]) -> str:
+    total = sum(seconds for _, seconds in tour.steps)
     groups: dict[str, float] = {}
     for command, mb in memory:
         groups[group_of(command)] = groups.get(group_of(command), 0) + mb
-    rows = "\n".join(f"| {name} | {seconds:.0f} |" for name, seconds in way.steps)
-    shares = ", ".join(f"{name} {mb:.0f}" for name, mb in sorted(groups.items(), key=lambda one: -one[1]))
+    rows = "\n".join(f"| {name} | {seconds:.0f} |" for name, seconds in tour.steps)
+    shares = ", ".join(f"{name} {mb:.0f}" for name, mb in sorted(groups.items(), key=lambda group: -group[1]))
     host = f"{os.cpu_count()} cores that others used as well (load {os.getloadavg()[2]:.1f})"
     return (
         f"Debian 12 on {host}, packages from their registries. In all {total / 60:.1f} minutes:\n\n"
@@ -180,19 +182,19 @@ def main() -> None:
         try:
             server_root, machine_root, newer = prepare(room, options)
             name = stack.enter_context(network(f"st{os.getpid()}", f"10.213.{os.getpid() % 256}"))
-            given = {"PIP_CERT": "/etc/ssl/certs/ca-certificates.crt"}
-            server = Machine("server", server_root, name, given)
-            machine = Machine("machine", machine_root, name, given | dict([SHARED.split("=")]))
-            for one in (server, machine):
-                stack.callback(one.stop)
-                one.start()
-            way = Walk(server, machine, newer)
+            environment = {"PIP_CERT": "/etc/ssl/certs/ca-certificates.crt"}
+            server = DebianMachine("server", server_root, name, environment)
+            machine = DebianMachine("machine", machine_root, name, environment | dict([SHARED.split("=")]))
+            for host in (server, machine):
+                stack.callback(host.stop)
+                host.start()
+            tour = Walk(server, machine, newer)
             try:
-                walk(way)
-                result = figures(way, idle_memory(way))
+                walk(tour)
+                result = figures(tour, idle_memory(tour))
             finally:
                 if options.log:
-                    options.log.write_text("\n\n".join(way.words))
+                    options.log.write_text("\n\n".join(tour.transcript))
         except (MachineError, subprocess.SubprocessError) as error:
             sys.exit(f"error: {error}")
     print(result)

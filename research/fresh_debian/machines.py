@@ -18,14 +18,14 @@ BOOT_S = 120
 
 
 class MachineError(Exception):
-    """A machine did not do what was asked; the message has its last words."""
+    """A command failed on a machine; the message has its last output."""
 
 
 def call(*command: str | Path) -> str:
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    if done.returncode:
-        raise MachineError(f"{' '.join(map(str, command))}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
+    process = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if process.returncode:
+        raise MachineError(f"{' '.join(map(str, command))}: {process.stderr.strip() or process.stdout.strip()}")
+    return process.stdout
 
 
 def debian(directory: Path) -> Path:
@@ -61,7 +61,7 @@ def network(name: str, subnet: str) -> Iterator[str]:
 
 
 @dataclass
-class Machine:
+class DebianMachine:
     """One machine; `environment` is what its commands get in addition."""
 
     name: str
@@ -78,8 +78,8 @@ class Machine:
         enter = "".join(f"echo $$ >{group}/cgroup.procs; " for group in groups)
         unshare = f"exec unshare --mount --pid --fork --uts --ipc --cgroup --kill-child sh {BOOT} {self.root}"
         # Not `ip netns exec`, which covers /sys and so the control groups.
-        words = ["nsenter", f"--net=/run/netns/{self.network}", "sh", "-c", enter + unshare]
-        self.keeper = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+        command = ["nsenter", f"--net=/run/netns/{self.network}", "sh", "-c", enter + unshare]
+        self.keeper = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
         deadline = time.monotonic() + BOOT_S
         while (state := self.state()) not in ("running", "degraded"):
             if time.monotonic() > deadline:
@@ -87,8 +87,8 @@ class Machine:
             time.sleep(0.3)
 
     def state(self) -> str:
-        done = subprocess.run([*self.inside(), "systemctl", "is-system-running"], capture_output=True, text=True)
-        return done.stdout.strip() or done.stderr.strip()
+        process = subprocess.run([*self.inside(), "systemctl", "is-system-running"], capture_output=True, text=True)
+        return process.stdout.strip() or process.stderr.strip()
 
     def inside(self) -> list[str]:
         assert self.keeper
@@ -97,19 +97,19 @@ class Machine:
 
     def run(self, script: str) -> str:
         """Run a script as root of this machine; returns all that it wrote. Raises MachineError."""
-        given = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
-        words = [f"{name}={value}" for name, value in (given | dict(self.environment)).items()]
-        whole = f"cd /root && set -euo pipefail\n{script}"
-        done = subprocess.run(
-            [*self.inside(), "env", "-i", *words, "bash", "-c", whole],
+        environment = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+        assignments = [f"{name}={value}" for name, value in (environment | dict(self.environment)).items()]
+        full_script = f"cd /root && set -euo pipefail\n{script}"
+        process = subprocess.run(
+            [*self.inside(), "env", "-i", *assignments, "bash", "-c", full_script],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        if done.returncode:
-            raise MachineError(f"on {self.name}, exit code {done.returncode}:\n{script}\n{done.stdout[-4000:]}")
-        return done.stdout
+        if process.returncode:
+            raise MachineError(f"on {self.name}, exit code {process.returncode}:\n{script}\n{process.stdout[-4000:]}")
+        return process.stdout
 
     def stop(self) -> None:
         """End it as its power button would."""

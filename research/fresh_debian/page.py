@@ -18,23 +18,23 @@ class CommandBlock:
 
 
 def blocks(text: str) -> list[CommandBlock]:
-    found, heading, where, lines = [], "", "", list[str]()
+    command_blocks, heading, where, lines = [], "", "", list[str]()
     for line in text.splitlines():
         if line.startswith("```"):
             if where:
-                found.append(CommandBlock(heading, where, "\n".join(lines)))
+                command_blocks.append(CommandBlock(heading, where, "\n".join(lines)))
             where, lines = (line.removeprefix("```sh ") if line.startswith("```sh ") else ""), []
         elif where:
             lines.append(line)
         elif title := re.match(r"##+ (.+)", line):
             heading = title[1]
-    return found
+    return command_blocks
 
 
 def write_section(heading: str, text: str, page: Path = PAGE) -> None:
     """Replace what stands under a heading of the page."""
-    before, line, rest = page.read_text().partition(f"## {heading}\n")
+    before, line, tail = page.read_text().partition(f"## {heading}\n")
     if not line:
         raise ValueError(f"{page} has no heading {heading}")
-    _, following, after = rest.partition("\n## ")
+    _, following, after = tail.partition("\n## ")
     page.write_text(f"{before}{line}\n{text.rstrip()}\n{following}{after}")

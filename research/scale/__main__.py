@@ -73,7 +73,7 @@ def main() -> None:
     options = parser.parse_args()
     if not options.shape:
         options.rows = options.rows or ROWS
-    name = "-".join(str(part) for part in ("scale", options.shape, options.rows) if part)
+    name = "-".join(str(piece) for piece in ("scale", options.shape, options.rows) if piece)
     set_up((options.home or ROOT / "var" / name).resolve())
     if options.shape:
         measure_shape(options)

@@ -48,20 +48,20 @@ BUDGETS = {
 }
 
 
-def budget_of(page: pages.Page) -> RequestBudget:
-    found = (b for (name, title), b in BUDGETS.items() if name == page.name and page.title.startswith(title))
-    return next(found, RequestBudget())
+def budget_of(page: pages.PageKind) -> RequestBudget:
+    budgets = (b for (name, title), b in BUDGETS.items() if name == page.name and page.title.startswith(title))
+    return next(budgets, RequestBudget())
 
 
 def run(only: str | None, write: Path | None) -> None:
     requests = [print_row(page) for page in pages.measure()] if only in (None, "pages") else []
-    parts = [head(requests)]
+    sections = [head(requests)]
     if requests:
-        parts.append(page_table(heaviest(requests)))
+        sections.append(page_table(heaviest(requests)))
     if only in (None, "work"):
-        parts.append(work_table(list(work.measure(dearest(requests)))))
-        parts.append(size_table())
-    text = "\n\n".join(parts)
+        sections.append(work_table(list(work.measure(dearest(requests)))))
+        sections.append(size_table())
+    text = "\n\n".join(sections)
     print(text)
     if write:
         write_part(write, growth.FIGURES, text)
@@ -112,14 +112,14 @@ def marked(value: float, most: float, digits: int = 0) -> str:
     return f"**{text}**" if value > most else text
 
 
-def page_row(one: PageCost) -> str:
-    budget, cost = budget_of(one.page), one.cost
+def page_row(page_cost: PageCost) -> str:
+    budget, cost = budget_of(page_cost.page), page_cost.cost
     cells = (
-        f"`{one.page.name}` {one.page.title}".strip(),
+        f"`{page_cost.page.name}` {page_cost.page.title}".strip(),
         marked(cost.p95, budget.p95),
         marked(cost.cpu, budget.cpu),
         marked(cost.queries_each, MOST_QUERIES),
-        marked(one.wire / 1000, budget.wire),
+        marked(page_cost.wire / 1000, budget.wire),
     )
     return f"| {' | '.join(cells)} |"
 
@@ -132,20 +132,20 @@ def page_table(rows: list[PageCost]) -> str:
 def work_table(rows: list[WorkCost]) -> str:
     top = "| work | p95 ms | CPU ms | queries | result | wanted |\n|---|--:|--:|--:|---|---|"
     lines = []
-    for one in rows:
-        cost = one.cost
-        result = f"**{one.result}**" if one.missed else one.result
+    for row in rows:
+        cost = row.cost
+        result = f"**{row.result}**" if row.missed else row.result
         figures = f"{cost.p95:,.1f} | {cost.cpu:,.1f} | {cost.queries_each:,.0f}"
-        lines.append(f"| {one.what} | {figures} | {result} | {one.wanted} |")
+        lines.append(f"| {row.title} | {figures} | {result} | {row.budget} |")
     return "\n".join([top, *lines])
 
 
 def size_table() -> str:
     top = "| a | how many | bytes each | with indexes | wanted |\n|---|--:|--:|--:|--:|"
     lines = [
-        f"| {what} | {count:,} | {own / count:,.0f} | {marked(whole / count, BYTES.get(what, 10**9))} | "
-        f"{f'< {BYTES[what]}' if what in BYTES else ''} |"
-        for what, count, own, whole in work.sizes()
+        f"| {kind} | {count:,} | {own / count:,.0f} | {marked(with_indexes / count, BYTES.get(kind, 10**9))} | "
+        f"{f'< {BYTES[kind]}' if kind in BYTES else ''} |"
+        for kind, count, own, with_indexes in work.sizes()
         if count
     ]
     return "\n".join([top, *lines])

@@ -25,7 +25,7 @@ RENEW_S = 15  # a quarter of a lease
 PUSH = 2048  # commits
 # How often work that is not spread over the day exceeds its mean.
 PEAK = 3
-# Days until retention deletes a row; what is not named is kept for ever.
+# Days until retention deletes a row; other rows are kept for ever.
 KEPT_DAYS = {"trial": 90, "sample": 730}
 
 DISK_BYTES = 1e12
@@ -43,9 +43,9 @@ class Figures:
     size: dict[str, float]
     cpu_ms: dict[str, float]
 
-    def work(self, words: str) -> float:
+    def work(self, prefix: str) -> float:
         """CPU milliseconds of the work whose name begins with these words."""
-        return next(ms for name, ms in self.cpu_ms.items() if name.startswith(words))
+        return next(ms for name, ms in self.cpu_ms.items() if name.startswith(prefix))
 
 
 def read_figures(text: str) -> Figures:
@@ -86,12 +86,12 @@ class Growth:
             "sample": documents * METRICS * TRIALS,
         }
 
-    def stored(self, what: str, days: float) -> float:
+    def stored(self, kind: str, days: float) -> float:
         """Bytes of it after so many days, with retention."""
-        return self.rows_a_day[what] * min(days, KEPT_DAYS.get(what, days)) * self.figures.size[what]
+        return self.rows_a_day[kind] * min(days, KEPT_DAYS.get(kind, days)) * self.figures.size[kind]
 
     def stored_in_all(self, years: float) -> float:
-        return sum(self.stored(what, years * 365) for what in self.rows_a_day)
+        return sum(self.stored(kind, years * 365) for kind in self.rows_a_day)
 
     @property
     def api_cores(self) -> float:
@@ -121,7 +121,7 @@ def digits(value: float) -> str:
 
 
 def needs(growth: Growth) -> str:
-    for_ever = sum(growth.stored(what, 365) for what in growth.rows_a_day if what not in KEPT_DAYS)
+    for_ever = sum(growth.stored(kind, 365) for kind in growth.rows_a_day if kind not in KEPT_DAYS)
     rows: list[tuple[str, float]] = [
         ("measurements per day", growth.rows_a_day["measurement"]),
         ("claims per second", COMMITS / DAY_S),
@@ -130,20 +130,22 @@ def needs(growth: Growth) -> str:
         ("cores for claims, renewals and results", growth.api_cores),
         ("cores for detection", growth.detection_cores),
         ("GB per year kept for ever: runs, measurements, comparisons", for_ever / GB),
-        *((f"GB of {what}s, kept {days} days", growth.stored(what, days) / GB) for what, days in KEPT_DAYS.items()),
+        *((f"GB of {kind}s, kept {days} days", growth.stored(kind, days) / GB) for kind, days in KEPT_DAYS.items()),
         (f"GB after {YEARS} years", growth.stored_in_all(YEARS) / GB),
         (f"runs queued by a push of {PUSH:,} commits", PUSH),
         ("CPU seconds to plan them", growth.planning_s),
     ]
     top = f"| machines | {' | '.join(f'{n:,}' for n in MACHINES)} |\n|---|{'--:|' * len(MACHINES)}"
-    return "\n".join([top, *(f"| {what} | {' | '.join(digits(each * n) for n in MACHINES)} |" for what, each in rows)])
+    return "\n".join(
+        [top, *(f"| {title} | {' | '.join(digits(each * n) for n in MACHINES)} |" for title, each in rows)]
+    )
 
 
 def limits(growth: Growth) -> str:
-    """What is full at which number of machines, the smallest number first."""
+    """Which resource is exhausted at which number of machines, the smallest number first."""
     web = 1 / (PEAK * growth.api_cores)
     processes = (CONNECTIONS - OTHER_CONNECTIONS) // WEB_CONNECTIONS
-    found = [
+    bottlenecks = [
         (
             DISK_BYTES / growth.stored_in_all(YEARS),
             f"a disk of 1 TB, after {YEARS} years",
@@ -166,7 +168,7 @@ def limits(growth: Growth) -> str:
             "fewer machines for that project",
         ),
     ]
-    rows = [f"| {digits(machines)} | {what} | {then} |" for machines, what, then in sorted(found)]
+    rows = [f"| {digits(machines)} | {bottleneck} | {then} |" for machines, bottleneck, then in sorted(bottlenecks)]
     return "\n".join(["| machines | what is full | then |\n|--:|---|---|", *rows])
 
 

@@ -10,12 +10,12 @@ def pattern(name: str) -> str:
 
 def read_part(path: Path, name: str) -> str:
     """Raises ValueError if the document has no such part."""
-    found = re.search(pattern(name), path.read_text())
-    if found is None:
+    match = re.search(pattern(name), path.read_text())
+    if match is None:
         raise ValueError(f"{path} has no part between the marks of {name!r}")
-    return found[2]
+    return match[2]
 
 
 def write_part(path: Path, name: str, text: str) -> None:
     old = path.read_text()
-    path.write_text(re.sub(pattern(name), lambda found: found[1] + text + found[3], old))
+    path.write_text(re.sub(pattern(name), lambda match: match[1] + text + match[3], old))

@@ -2,14 +2,14 @@
 
 from research.scale import bench
 from research.scale.costs.meter import Cost
-from research.scale.costs.pages import Page, PageCost
+from research.scale.costs.pages import PageCost, PageKind
 from research.scale.growth import DOCUMENT, FIGURES, rows_of
 from research.scale.marks import read_part
 
 
 def page_cost(cpu_ms: float) -> PageCost:
     cost = Cost(clock_ms=[cpu_ms], web_cpu_ms=cpu_ms, database_cpu_ms=0.0, queries=1)
-    return PageCost(Page(f"page-{cpu_ms:.0f}", "", ["/dearest"]), cost, wire=1000)
+    return PageCost(PageKind(f"page-{cpu_ms:.0f}", "", ["/dearest"]), cost, wire=1000)
 
 
 def test_the_pages_that_take_most_cpu_are_shown_and_all_count_for_the_mean() -> None:

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from research.scale.costs.crowd import Reader, reading
+from research.scale.costs.crowd import PageReader, reading
 from runners.tests.ports import free_port
 
 
@@ -39,7 +39,7 @@ def port() -> Iterator[int]:
 
 
 def test_tabs_load_their_page_again_until_they_are_closed(port: int) -> None:
-    tabs, scraper = [Reader(port, ["/page"], 0.0) for _ in range(2)], Reader(port, ["/metrics"], 1.0)
+    tabs, scraper = [PageReader(port, ["/page"], 0.0) for _ in range(2)], PageReader(port, ["/metrics"], 1.0)
     with reading([*tabs, scraper]):
         assert Pages.reached.wait(60)
     for reader in (*tabs, scraper):
@@ -50,7 +50,7 @@ def test_tabs_load_their_page_again_until_they_are_closed(port: int) -> None:
 
 
 def test_a_refused_connection_does_not_end_a_tab() -> None:
-    tab = Reader(free_port(), ["/page"], 0.0)
+    tab = PageReader(free_port(), ["/page"], 0.0)
     with reading([tab]):
         tab.join(0.5)
         assert tab.is_alive()

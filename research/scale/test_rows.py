@@ -12,7 +12,7 @@ from typing import Any
 from django.db import connection
 from django.test import Client
 
-from research.scale.costs.pages import PERSONAL, Page, Subject, client_of, other_pages, pages_of_projects
+from research.scale.costs.pages import PERSONAL, MeasuredProjects, PageKind, client_of, other_pages, pages_of_projects
 from research.scale.costs.work import undone
 from research.scale.shapes.extents import SMALL, ShapeExtent
 from research.scale.shapes.parts import PARTS, SHAPES, write_shape
@@ -74,19 +74,19 @@ def visits() -> Iterator[tuple[str, partial[object]]]:
     for name in SHAPES["kind"]:
         part = PARTS[name]
         member = client_of(part.person) if part.person else visitor
-        for page in pages_of_projects(Subject(part.slug, part.slug)):
+        for page in pages_of_projects(MeasuredProjects(part.slug, part.slug)):
             if page.addresses:
                 yield f"{name}: {name_of(page)}", partial(get, operator if page.name in PERSONAL else member, page)
     for page in other_pages():
         yield f"all: {name_of(page)}", partial(get, operator if page.name in PERSONAL else visitor, page)
 
 
-def name_of(page: Page) -> str:
+def name_of(page: PageKind) -> str:
     """Its name and title, the same in a longer history."""
     return re.sub(r"\d[\d,]*", "N", f"{page.name} {page.title}".strip())
 
 
-def get(client: Client, page: Page) -> object:
+def get(client: Client, page: PageKind) -> object:
     response: Any = client.get(page.addresses[0].replace("limit=1000", "limit=50"))
     return list(response.streaming_content) if response.streaming else response
 

@@ -92,12 +92,12 @@ class CachedBuilder:
 
         source = CommitSource(kept.digest, fetch, attempt)
         try:
-            made = builder.make(source, recipe, self.toolchain(recipe, write, control), write, control).programs
-            for name, file in made.items():
+            programs = builder.make(source, recipe, self.toolchain(recipe, write, control), write, control).programs
+            for name, file in programs.items():
                 os.replace(file, room / name)
         finally:
             builder.clean()
-        return {name: room / name for name in made}
+        return {name: room / name for name in programs}
 
 
 def recipe_identity(recipe: BuildRecipe) -> dict[str, object]:

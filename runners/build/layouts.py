@@ -40,7 +40,7 @@ def keeping(recipe: BuildRecipe) -> BuildRecipe:
 
 
 def linking(recipe: BuildRecipe, seeds: Sequence[int]) -> BuildRecipe:
-    """The build that makes the programs of these layouts of what was kept: NAME.SEED for each."""
+    """The build that links the kept objects into a program per layout: NAME.SEED."""
     layouts, names = layouts_of(recipe), names_of(recipe)
     variables = {"layouts": " ".join(map(str, seeds))}
     command = 'eval "$link"'
@@ -50,8 +50,10 @@ def linking(recipe: BuildRecipe, seeds: Sequence[int]) -> BuildRecipe:
     else:
         linkers = LINKERS if layouts.linker == "any" else (layouts.linker,)
         variables |= {"link": script("link"), "linkers": " ".join(linkers), "programs": " ".join(names)}
-    made = tuple(f"{name}.{seed}" for seed in seeds for name in names)
-    return replace(recipe, command=command, artifacts=made, environment=recipe.environment | variables, layouts=None)
+    artifacts = tuple(f"{name}.{seed}" for seed in seeds for name in names)
+    return replace(
+        recipe, command=command, artifacts=artifacts, environment=recipe.environment | variables, layouts=None
+    )
 
 
 def names_of(recipe: BuildRecipe) -> list[str]:

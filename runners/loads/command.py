@@ -20,7 +20,7 @@ _Positive = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True, config=STRICT)
-class _Report:
+class _CommandReport:
     """The fields that a command may report."""
 
     requests: Count
@@ -45,7 +45,7 @@ def read_command_report(text: str) -> ToolReport:
     """The JSON that the command wrote: `requests`, and metrics by their names. Raises BenchmarkFailed, Permanent."""
     document = "the command's output"
     content = load_json(text, document)
-    report = asdict(parse(_Report, content, document))
+    report = asdict(parse(_CommandReport, content, document))
     unknown = sorted(content.keys() - report.keys())
     if unknown:
         raise BenchmarkFailed(f"the command reports {unknown[0]!r}: a command may report {', '.join(report)}")

@@ -42,7 +42,7 @@ class _Stats:
 
 
 @dataclass(frozen=True, config=STRICT)
-class _Report:
+class _MemtierReport:
     """The part of memtier's JSON (format version 2) that is read; its times are milliseconds."""
 
     stats: _Stats = Field(alias="ALL STATS")
@@ -85,7 +85,7 @@ def memtier_ratio(test: str) -> str:
 def read_memtier(text: str, workload: Workload) -> ToolReport:
     """The totals of memtier's JSON. Raises BenchmarkFailed, Permanent."""
     document = "memtier's JSON"
-    stats = parse(_Report, load_json(text, document), document).stats
+    stats = parse(_MemtierReport, load_json(text, document), document).stats
     totals = stats.totals
     if stats.runtime.interrupted != "false":
         raise BenchmarkFailed("memtier's run was cut short, so it is no measurement")

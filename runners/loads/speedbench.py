@@ -42,8 +42,8 @@ class Driver:
         does not fit this runner.
         """
         (target.directory / WORKLOAD).write_text(json.dumps(workload_document(benchmark, target, self.cpus)))
-        found = recording_options(benchmark.workload, str(self.recordings.folder))
-        argv = [str(self.binary), *driver_arguments(benchmark, target, seed, self.cpus), *found]
+        recording = recording_options(benchmark.workload, str(self.recordings.folder))
+        argv = [str(self.binary), *driver_arguments(benchmark, target, seed, self.cpus), *recording]
         output, server_before = target.directory / "driver.json", target.cpu_ns()
         timeout_s = deadline_s(benchmark.workload) + self.recordings.reading_s(benchmark.workload)
         self._run(argv, target, output, timeout_s, control)

@@ -78,9 +78,9 @@ class CountedLoad:
         seeds = range(1, ROUNDS + 1) if is_random(self.workload) else SEEDS
         phases = []
         for number in range(ROUNDS):
-            counted = again | {"requests": self.requests, "seed": seeds[number % len(seeds)]}
+            counted_phase = again | {"requests": self.requests, "seed": seeds[number % len(seeds)]}
             phases += [{"name": f"stir {number}"} | stir(again, self.protocol, number)]
-            phases += [{"name": f"{COUNTED} {number}"} | counted]
+            phases += [{"name": f"{COUNTED} {number}"} | counted_phase]
         return phases
 
     def fill(self) -> list[dict[str, Any]]:
@@ -131,9 +131,9 @@ def counted_loads(benchmarks: Iterable[Benchmark], protocol: str) -> list[list[C
 
 def counted_workload(benchmark: Benchmark) -> dict[str, Any]:
     keys = benchmark.workload.get("keys", {"count": 1})
-    kept = {key: value for key, value in benchmark.workload.items() if key in KEPT_KEYS}
-    most = MEMBERS if is_random(kept) else KEYS
-    return {"pipeline": 1} | kept | ONE_CONNECTION | {"keys": keys | {"count": min(keys["count"], most)}}
+    workload = {key: value for key, value in benchmark.workload.items() if key in KEPT_KEYS}
+    most = MEMBERS if is_random(workload) else KEYS
+    return {"pipeline": 1} | workload | ONE_CONNECTION | {"keys": keys | {"count": min(keys["count"], most)}}
 
 
 def is_random(workload: Mapping[str, Any]) -> bool:
@@ -166,6 +166,6 @@ def stir(workload: Mapping[str, Any], protocol: str, number: int) -> dict[str, A
     if protocol != "resp":
         load = dict(workload) | {"pipeline": rng.randint(1, FILL_PIPELINE)}
         return load | {"requests": whole_batches(load, FILL_PIPELINE)}
-    words = ("w" * length for length, most in COPIES.items() for _ in range(rng.randint(5, most)))
-    request = " ".join(["EXISTS", *words])
+    names = ("w" * length for length, most in COPIES.items() for _ in range(rng.randint(5, most)))
+    request = " ".join(["EXISTS", *names])
     return {"commands": [{"request": request}], "keys": workload["keys"], "requests": 1} | ONE_CONNECTION

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from runners.documents import Benchmark
-from runners.measuring import counting
+from runners.measuring import counting, countingprocess
 from runners.measuring.perf import Profile
 from runners.measuring.stacks import DEEPEST, Stack, folded_text, function_frame
 from runners.measuring.trials import TrialRunner
@@ -24,7 +24,7 @@ DEEPER = "(outer callers)"
 def count_stacks(runner: TrialRunner, benchmark: Benchmark, side: str) -> Profile:
     """The profile by counted instructions, or the reason why there is none. Raises what ends the run."""
     costs = counting.count_costs(runner, [benchmark], side, callers=CALLERS)[benchmark.name]
-    if not isinstance(costs, counting.Costs):
+    if not isinstance(costs, countingprocess.Costs):
         return Profile(kind=INSTRUCTIONS, event=INSTRUCTIONS, unavailable=f"instructions are not counted: {costs}")
     stacks: Counter[Stack] = Counter()
     for stack, cost in costs.stacks.items():

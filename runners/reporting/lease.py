@@ -33,7 +33,7 @@ class RunProgress:
     pairs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
-class Pace:
+class PhaseDurations:
     """The durations of the phases of a run, which determine when one is overdue."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Lease:
         self._lease_s = job.lease_s
         self._renewed_at = claimed_at
         self._deadline = claimed_at + job.deadline_s
-        self._pace = Pace()
+        self._pace = PhaseDurations()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lease", daemon=True)
 

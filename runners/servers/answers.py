@@ -10,7 +10,7 @@ PIECE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Question:
+class ServerRequest:
     """A request to a measured server, with the limits of its answer.
 
     `is_whole` decides whether the bytes received so far are the complete answer. `within_s` limits the total time and
@@ -23,7 +23,7 @@ class Question:
     most_bytes: int
 
 
-def ask(address: Address, question: Question) -> bytes:
+def ask(address: Address, question: ServerRequest) -> bytes:
     """The bytes of the answer until it is whole, the server hangs up, or `most_bytes` have come.
 
     Raises OSError, and TimeoutError if that takes longer than `within_s` in all, including the time to connect.

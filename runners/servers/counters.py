@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 
 from runners.servers.address import Address
-from runners.servers.answers import Question, ask
+from runners.servers.answers import ServerRequest, ask
 
 REPLY_S, LONGEST_REPLY = 5.0, 1 << 20
 LONGEST_HEADER = 64
@@ -50,7 +50,7 @@ def own_counters(address: Address, protocol: str) -> dict[str, float]:
     is_whole, text_of = (is_whole_bulk, bulk_text) if protocol == "resp" else (is_whole_stats, stats_text)
     reply = b""
     with contextlib.suppress(OSError):
-        reply = ask(address, Question(REQUESTS[protocol], is_whole, REPLY_S, LONGEST_REPLY))
+        reply = ask(address, ServerRequest(REQUESTS[protocol], is_whole, REPLY_S, LONGEST_REPLY))
     return _select(text_of(reply), COUNTERS[protocol])
 
 

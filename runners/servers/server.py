@@ -19,7 +19,7 @@ from runners.processes.control import Control, boottime
 from runners.removal import remove, remove_left
 from runners.sandbox.policy import SandboxView
 from runners.servers.address import Address, take_socket
-from runners.servers.answers import Question, ask
+from runners.servers.answers import ServerRequest, ask
 from runners.servers.options import with_known_options
 
 PADDING_LIMIT_BYTES = 4096  # of the environment: with a fixed size every trial would have the same stack layout
@@ -299,7 +299,7 @@ def greet(address: Address, protocol: str) -> str:
     """`ready` if the server answers as it should; otherwise the answer or error."""
     request, begins = GREETINGS[protocol]
     try:
-        answer = ask(address, Question(request, is_line, GREETING_S, LONGEST_GREETING))
+        answer = ask(address, ServerRequest(request, is_line, GREETING_S, LONGEST_GREETING))
     except OSError as error:
         return str(error)
     return READY if answer.startswith(begins) and answer.endswith(b"\r\n") else repr(answer.decode(errors="replace"))

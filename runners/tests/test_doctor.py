@@ -14,7 +14,7 @@ import pytest
 
 import runners
 from runners import doctor
-from runners.doctor import Finding, examine, safe_runc
+from runners.doctor import MachineDiagnosis, examine, safe_runc
 from runners.tests.api import TOKEN, Api, RecordedCall
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def about(**changes: Any) -> Callable[[RecordedCall], tuple[int, dict[str, Any] 
     return lambda call: (200, said) if call.path == "me" else None
 
 
-def found(name: str, environ: dict[str, str]) -> Finding:
+def found(name: str, environ: dict[str, str]) -> MachineDiagnosis:
     (one,) = examine([name], environ)
     assert one.state in doctor.MARKS
     return one
@@ -136,7 +136,7 @@ def test_nobody_answers(environ: dict[str, str]) -> None:
 
 def test_missing_programs(environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert found("compiler", environ) == Finding(
+    assert found("compiler", environ) == MachineDiagnosis(
         "compiler", "bad", "cc is not installed: this machine needs it to build servers"
     )
     for name, words in (("perf", "linux-perf"), ("valgrind", "are not counted")):

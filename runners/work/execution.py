@@ -181,7 +181,7 @@ class Execution:
 
     def _layouts(self) -> LayoutPool:
         """The random layouts of this run. What they are linked from is built first, unless it is in the store."""
-        kept: dict[str, Artifact] = {}
+        artifacts: dict[str, Artifact] = {}
         refusal = ""
         for side in self.job.sides:
             self._show(f"build {side.sha[:12]} for its layouts", "build", self.job.build.timeout_s + END_S)
@@ -193,8 +193,8 @@ class Execution:
                 refusal = f"{side.side} {side.sha[:12]}, built for them: {build.error}"
                 self.log.line(MEASURE, f"measured without random layouts: {refusal}")
                 break
-            (kept[side.side],) = build.artifacts.values()
-        return LayoutPool(self.job, self.tools, self.control, self.runner.rng, kept, refusal)
+            (artifacts[side.side],) = build.artifacts.values()
+        return LayoutPool(self.job, self.tools, self.control, self.runner.rng, artifacts, refusal)
 
     def _fetch(self, side: Side, file: Path) -> None:
         self.tools.client.source(self.job.run, side.sha, self.job.token, file)

@@ -31,7 +31,7 @@ def locked_pins(user: User) -> list[Pin]:
 def pin(user: User, address: str) -> bool:
     """Put an address at the end of the board. Return False if it is there already. Raises BoardIsFull."""
     pins = locked_pins(user)
-    if any(one.address == address for one in pins):
+    if any(row.address == address for row in pins):
         return False
     if len(pins) >= MOST_PINS:
         raise BoardIsFull(f"your board has {MOST_PINS} pins, the most there can be: unpin one first")
@@ -42,7 +42,7 @@ def pin(user: User, address: str) -> bool:
 @transaction.atomic
 def unpin(user: User, number: int) -> None:
     """Remove a pin; of another person, or of one that is gone, nothing."""
-    remaining = [one for one in locked_pins(user) if one.pk != number]
+    remaining = [row for row in locked_pins(user) if row.pk != number]
     user.pins.filter(pk=number).delete()
     arrange(remaining)
 
@@ -51,15 +51,15 @@ def unpin(user: User, number: int) -> None:
 def move(user: User, number: int, by: int) -> None:
     """Move a pin by so many places, at most to an end of the board."""
     pins = locked_pins(user)
-    moved = next((one for one in pins if one.pk == number), None)
-    if moved:
-        place = min(max(moved.place + by, 0), len(pins) - 1)
-        pins.remove(moved)
-        pins.insert(place, moved)
+    row = next((candidate for candidate in pins if candidate.pk == number), None)
+    if row:
+        position = min(max(row.place + by, 0), len(pins) - 1)
+        pins.remove(row)
+        pins.insert(position, row)
         arrange(pins)
 
 
 def arrange(pins: Sequence[Pin]) -> None:
-    for place, one in enumerate(pins):
-        one.place = place
+    for position, row in enumerate(pins):
+        row.place = position
     Pin.objects.bulk_update(pins, ["place"])

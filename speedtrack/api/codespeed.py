@@ -16,14 +16,14 @@ from speedtrack.accounts.access import ANYBODY, Caller, Refused
 from speedtrack.accounts.tokens import UnknownToken
 from speedtrack.api.v1.serving.callers import ApiRequest, allow
 from speedtrack.api.v1.serving.refusals import TooMany
-from speedtrack.calls.rates import Standing
+from speedtrack.calls.rates import RateStanding
 from speedtrack.ground.texts.text import UNSTORABLE
 from speedtrack.http.clientaddress import client_address
 from speedtrack.operations import results
 from speedtrack.operations.performing import Actor
 from speedtrack.outside import codespeed, document, taking
 from speedtrack.outside.codespeed import BadResult
-from speedtrack.outside.document import DocumentError, Refusal
+from speedtrack.outside.document import DocumentError, ResultRefusal
 from speedtrack.outside.taking import Sender
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Import
@@ -76,7 +76,7 @@ def allowed_caller(request: HttpRequest, token: str) -> Caller:
     return caller
 
 
-def standing_of(request: HttpRequest) -> Standing:
+def standing_of(request: HttpRequest) -> RateStanding:
     standing = cast(ApiRequest, request).standing
     assert standing is not None
     return standing
@@ -202,7 +202,7 @@ def take(caller: Caller, project: Project, items: Mapping[int, Mapping[str, Any]
     return report.taken + report.unchanged, faults
 
 
-def words_of(refusal: Refusal, item: Mapping[str, Any]) -> str:
+def words_of(refusal: ResultRefusal, item: Mapping[str, Any]) -> str:
     """A refusal as a sentence, in Codespeed's words where it has some."""
     if refusal.pointer.endswith("/machine") and "there is no machine" in refusal.detail:
         return FOR_FIRST_USE.format(item["environment"])

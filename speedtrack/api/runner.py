@@ -21,7 +21,7 @@ from speedtrack.runs.documents import (
     Claim,
     Completion,
     Enrolment,
-    Failure,
+    FailureReport,
     Hello,
     LogPiece,
     ProfileReport,
@@ -32,7 +32,7 @@ from speedtrack.runs.documents import (
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.fleet import enrolment, machines, tokens
 from speedtrack.runs.models import Machine, MachineToken, UnknownMachineToken
-from speedtrack.runs.queue import fence, jobs, queue
+from speedtrack.runs.queue import ends, fence, jobs, queue
 from speedtrack.runs.results import builds, profiles, results
 from speedtrack.runs.scheduling import standing, versions
 
@@ -148,7 +148,7 @@ def complete(request: MachineRequest, run_id: int, completion: Completion) -> An
 
 
 @api.post("runs/{run_id}/fail", response=Nothing)
-def fail(request: MachineRequest, run_id: int, failure: Failure) -> Answer:
+def fail(request: MachineRequest, run_id: int, failure: FailureReport) -> Answer:
     queue.fail(request.auth, run_id, failure)
     failpoints.reach("fail.after_commit")
     return {}
@@ -176,7 +176,7 @@ ANSWERS: dict[type[Exception], int] = {
     fence.NoSuchRun: 404,
     fence.LeaseLost: 409,
     queue.Occupied: 403,
-    queue.Incomplete: 422,
+    ends.Incomplete: 422,
     results.Contradiction: 409,
     results.ResultError: 422,
     RepositoryError: 422,

@@ -184,23 +184,23 @@ def set_trials(name: str, trials: int, author: User, seen_version: str) -> tuple
     before = parse_suite(text, f"{name}.toml")
     if before.trials == trials:
         raise NotSaved(f"the suite {name} has {trials} trials already")
-    wanted: dict[str, int | None] = {"trials": trials}
+    numbers: dict[str, int | None] = {"trials": trials}
     if before.most_trials:
-        wanted["most_trials"] = max(trials, before.most_trials)
-    for key, value in wanted.items():
+        numbers["most_trials"] = max(trials, before.most_trials)
+    for key, value in numbers.items():
         text = with_number(text, key, value)
-    if check_text(name, text).model_dump() != before.model_dump() | wanted:
+    if check_text(name, text).model_dump() != before.model_dump() | numbers:
         raise NotSaved("the suite is written in a way that only people can change: edit its text")
     return store_edit(name, text, author, seen_version), before.trials
 
 
 def with_number(text: str, key: str, number: int | None) -> str:
     """The text of a suite with another number of this key, added after its name where it is absent."""
-    lines, places = text.split("\n"), lines_by_place(text)
-    if place := places.get((key,)):
-        lines[place - 1] = re.sub(r"=\s*[\d_]+", f"= {number}", lines[place - 1], count=1)
+    lines, line_numbers = text.split("\n"), lines_by_place(text)
+    if line_number := line_numbers.get((key,)):
+        lines[line_number - 1] = re.sub(r"=\s*[\d_]+", f"= {number}", lines[line_number - 1], count=1)
     else:
-        lines.insert(places[("name",)], f"{key} = {number}")
+        lines.insert(line_numbers[("name",)], f"{key} = {number}")
     return "\n".join(lines)
 
 

@@ -32,7 +32,7 @@ from speedtrack.ground.texts.text import NAMED_MISTAKES, beyond_named
 
 KEPT = 8  # definitions
 LONGEST_PART = 1000  # characters of a mistake's place, of its words, and of the value that was given
-#: What each pattern says, for whoever breaks it.
+#: Each pattern in words, for its error message.
 PATTERNS = {
     NAME: "use 1 to 61 lower-case letters, digits, dots, - and _, the first a letter or digit",
     GROUP: "use up to 30 lower-case letters, digits, blanks and -, the first a letter or digit",
@@ -92,8 +92,8 @@ def explain_mistake(where: str, error: Any) -> str:
     if error["type"] == "missing":
         return f"{where}: {path}: this key is missing"
     suffix = "" if has_keys(error["input"]) else f" (given: {beginning(repr(error['input']))})"
-    words = PATTERNS.get(error.get("ctx", {}).get("pattern", ""), error["msg"].removeprefix("Value error, "))
-    return f"{where}: {path}: {beginning(words)}{suffix}"
+    explanation = PATTERNS.get(error.get("ctx", {}).get("pattern", ""), error["msg"].removeprefix("Value error, "))
+    return f"{where}: {path}: {beginning(explanation)}{suffix}"
 
 
 def beginning(text: str) -> str:
@@ -101,10 +101,10 @@ def beginning(text: str) -> str:
     return text if len(text) <= LONGEST_PART else f"{text[:LONGEST_PART]} …"
 
 
-def remedy(key: str, allowed: list[str]) -> str:
+def remedy(key: str, keys: list[str]) -> str:
     """The allowed key that is like a wrong one, otherwise all of them."""
-    similar = get_close_matches(key, allowed, 1)
-    return f": did you mean {similar[0]}?" if similar else f"; allowed here: {', '.join(allowed)}"
+    similar = get_close_matches(key, keys, 1)
+    return f": did you mean {similar[0]}?" if similar else f"; allowed here: {', '.join(keys)}"
 
 
 def has_keys(value: Any) -> bool:

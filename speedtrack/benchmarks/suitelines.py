@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-Place = tuple[str | int, ...]
+TomlPath = tuple[str | int, ...]
 
 HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
@@ -13,14 +13,14 @@ NAME = re.compile(r"""name\s*=\s*["']([^"']+)""")
 QUOTES = ('"""', "'''")
 
 
-def lines_by_place(text: str) -> dict[Place, int]:
+def lines_by_place(text: str) -> dict[TomlPath, int]:
     """By position: the line, counted from 1, on which each table and each key begins.
 
     Keys of inline tables, such as workloads, have the line of their table.
     """
-    lines: dict[Place, int] = {}
-    counts: dict[Place, int] = {}
-    table: Place = ()
+    lines: dict[TomlPath, int] = {}
+    counts: dict[TomlPath, int] = {}
+    table: TomlPath = ()
     quote = ""  # of the multi-line string that contains the line
     for number, line in enumerate(text.split("\n"), start=1):
         if quote:
@@ -39,9 +39,9 @@ def lines_by_place(text: str) -> dict[Place, int]:
     return lines
 
 
-def table_of(header: re.Match[str], counts: dict[Place, int]) -> Place:
+def table_of(header: re.Match[str], counts: dict[TomlPath, int]) -> TomlPath:
     """The position of a table from its header. For a table of an array it includes its index, counted from 0."""
-    path: Place = ()
+    path: TomlPath = ()
     keys = words_of(header[2])
     for position, key in enumerate(keys, start=1):
         path = (*path, key)

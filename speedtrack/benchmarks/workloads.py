@@ -272,8 +272,10 @@ class Workload(Strict):
         """Set a window of 5 s unless requests are counted, and a warm-up of 0.5 s unless they are, or were recorded."""
         if not isinstance(document, dict):
             return document
-        counted, recorded = document.get("requests") is not None, document.get("mode") == "replay"
-        length = {"warmup_s": 0.0 if counted or recorded else 0.5} | ({} if counted else {"duration_s": 5.0})
+        has_requests, is_recorded = document.get("requests") is not None, document.get("mode") == "replay"
+        length = {"warmup_s": 0.0 if has_requests or is_recorded else 0.5} | (
+            {} if has_requests else {"duration_s": 5.0}
+        )
         return length | {key: value for key, value in document.items() if value is not None}
 
     @model_validator(mode="after")

@@ -40,7 +40,7 @@ def check(key: str) -> str:
 
 
 @dataclass(frozen=True)
-class Work:
+class RequestWork:
     """The work of a request. ``rights``: the rights that it has needed, once it is done, as JSON.
 
     ``check``: raises unless the caller still has such rights.
@@ -52,7 +52,7 @@ class Work:
 
 
 @transaction.atomic
-def answer_once(token_id: int, key: str, request: bytes, work: Work) -> tuple[Answer, bool]:
+def answer_once(token_id: int, key: str, request: bytes, work: RequestWork) -> tuple[Answer, bool]:
     """The answer of ``work``, or the kept one of an equal request, and whether it was kept. Raises UsedKey and KeyBusy.
 
     The changes of ``work`` and its answer are committed together; if it raises, neither is, and the key is free. Only

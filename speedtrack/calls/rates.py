@@ -29,7 +29,7 @@ TAKE = """
 
 
 @dataclass(frozen=True)
-class Standing:
+class RateStanding:
     """``remaining``: further requests allowed now. ``wait_s``: until the next one is; ``whole_s``: until all are."""
 
     per_minute: int
@@ -48,7 +48,7 @@ class Standing:
         return limits if self.is_allowed else limits | {"Retry-After": str(self.wait_s)}
 
 
-def take(caller: str, per_minute: int) -> Standing:
+def take(caller: str, per_minute: int) -> RateStanding:
     """Take one request from a caller's allowance, which holds at most one minute's requests."""
     interval = MINUTE / per_minute
     parameters: dict[str, Any] = {"caller": caller, "interval": interval, "room": MINUTE - interval}
@@ -60,4 +60,4 @@ def take(caller: str, per_minute: int) -> Standing:
     is_allowed, owed_s = row
     remaining = max(0, math.floor((MINUTE - owed_s) / interval + 1e-6))
     wait_s = max(1, math.ceil(owed_s + interval - MINUTE))
-    return Standing(per_minute, is_allowed, remaining, wait_s, max(0, math.ceil(owed_s)))
+    return RateStanding(per_minute, is_allowed, remaining, wait_s, max(0, math.ceil(owed_s)))

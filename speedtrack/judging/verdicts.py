@@ -74,7 +74,7 @@ SIGNS: dict[str, str] = {Ruling.WORSE: "! ", Ruling.BETTER: "✓ "}
 SETTLED = frozenset(map(str, set(Alert.Status) - set(Alert.OPEN)))
 
 
-class Change(Protocol):
+class JudgedChange(Protocol):
     """A change point, as rows of the database, of lists and of charts have it. ``alert_state``: "" without an alert."""
 
     @property
@@ -96,7 +96,7 @@ def words_of(verdict: Ruling, metric: Metric) -> str:
     return numbers.effect(metric, verdict == Ruling.WORSE) if verdict in DIFFERING else str(verdict)
 
 
-def look_of_change(change: Change) -> str:
+def look_of_change(change: JudgedChange) -> str:
     """The CSS class of a change: ``settled``, which has no colour, once its alert is no work any more."""
     return "settled" if change.alert_state in SETTLED else str(way_of(change.is_slowdown))
 

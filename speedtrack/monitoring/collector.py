@@ -144,13 +144,13 @@ known_flags: dict[tuple[int, datetime], dict[str, int]] = {}
 def flags_of_attempts() -> dict[tuple[int, datetime], dict[str, int]]:
     """``known_flags`` with the attempts that have ended since the scrape before, and without those of yesterday."""
     ids, ends = map(list, zip(*known_flags, strict=True)) if known_flags else ([], [])
-    found: dict[tuple[int, datetime], dict[str, int]] = {}
+    counts_by_attempt: dict[tuple[int, datetime], dict[str, int]] = {}
     for pk, ended_at, flag, number in rows_of(FLAGS, ids, ends):
-        counts = found.setdefault((pk, ended_at), known_flags.get((pk, ended_at), {}))
+        counts = counts_by_attempt.setdefault((pk, ended_at), known_flags.get((pk, ended_at), {}))
         if flag is not None:
             counts[flag] = number
     known_flags.clear()
-    known_flags.update(found)
+    known_flags.update(counts_by_attempt)
     return known_flags
 
 

@@ -26,7 +26,7 @@ MB = 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """``state``: good, note (it works, but could be better) or bad."""
 
     name: str
@@ -34,44 +34,44 @@ class Finding:
     words: str
 
 
-def findings() -> list[Finding]:
+def findings() -> list[Diagnosis]:
     """The findings of the checks, at most a few seconds old."""
     try:
         return newest.get()
     except StillComputing as e:
-        return [Finding("database", "bad", str(e))]
+        return [Diagnosis("database", "bad", str(e))]
 
 
-def is_ready(results: list[Finding]) -> bool:
+def is_ready(results: list[Diagnosis]) -> bool:
     return all(finding.state != "bad" for finding in results)
 
 
-def examine() -> list[Finding]:
+def examine() -> list[Diagnosis]:
     """Run all checks in order; each check that needs the database runs only if the one before is good."""
-    results: list[Finding] = []
+    results: list[Diagnosis] = []
     for check in NEED_DATABASE:
         if is_ready(results):
             results.append(check())
     return results + [check() for check in OTHERS]
 
 
-def check_database() -> Finding:
+def check_database() -> Diagnosis:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DATABASE_ERRORS as e:
         connection.close()
-        return Finding("database", "bad", f"does not answer ({str(e).strip().splitlines()[0]})")
-    return Finding("database", "good", "answers")
+        return Diagnosis("database", "bad", f"does not answer ({str(e).strip().splitlines()[0]})")
+    return Diagnosis("database", "good", "answers")
 
 
-def check_migrations() -> Finding:
+def check_migrations() -> Diagnosis:
     applied = MigrationRecorder(connection).applied_migrations()
     if unknown := databasefitness.unknown_migrations(applied, own_migrations()):
-        return Finding("migrations", "bad", databasefitness.newer_text(*unknown[-1]))
+        return Diagnosis("migrations", "bad", databasefitness.newer_text(*unknown[-1]))
     if missing := own_migrations().difference(applied):
-        return Finding("migrations", "bad", f"{len(missing)} are missing: run `manage.py migrate`")
-    return Finding("migrations", "good", "all applied")
+        return Diagnosis("migrations", "bad", f"{len(missing)} are missing: run `manage.py migrate`")
+    return Diagnosis("migrations", "good", "all applied")
 
 
 def missing_migrations() -> frozenset[tuple[str, str]]:
@@ -84,17 +84,19 @@ def own_migrations() -> frozenset[tuple[str, str]]:
     return frozenset(MigrationLoader(None).graph.nodes)
 
 
-def check_dispatcher() -> Finding:
+def check_dispatcher() -> Diagnosis:
     """The dispatcher is alive: without it pushes are stored but not processed, and nothing happens automatically."""
     age_s = heartbeats.age_s(DISPATCHER)
     if age_s is None:
-        return Finding(DISPATCHER, "bad", "has never run: start `manage.py dispatch`")
+        return Diagnosis(DISPATCHER, "bad", "has never run: start `manage.py dispatch`")
     if age_s > heartbeats.LATE_S:
-        return Finding(DISPATCHER, "bad", f"silent for {age_s:.0f} s: start `manage.py dispatch`, or look into its log")
-    return Finding(DISPATCHER, "good", f"its last look was {max(age_s, 0):.0f} s ago")
+        return Diagnosis(
+            DISPATCHER, "bad", f"silent for {age_s:.0f} s: start `manage.py dispatch`, or look into its log"
+        )
+    return Diagnosis(DISPATCHER, "good", f"its last look was {max(age_s, 0):.0f} s ago")
 
 
-def check_broker() -> Finding:
+def check_broker() -> Diagnosis:
     """The broker accepts a message and returns it.
 
     An absent broker is only a note: work waits until it is back, and pages, webhooks and runners that poll go on. A
@@ -103,22 +105,22 @@ def check_broker() -> Finding:
     try:
         probing.probe(broker(), app.connection_for_write())
     except probing.Refusing as e:
-        return Finding("broker", "bad", str(e))
+        return Diagnosis("broker", "bad", str(e))
     except probing.Unavailable as e:
-        return Finding("broker", "note", str(e))
-    return Finding("broker", "good", "takes messages")
+        return Diagnosis("broker", "note", str(e))
+    return Diagnosis("broker", "good", "takes messages")
 
 
-def check_disk() -> Finding:
+def check_disk() -> Diagnosis:
     free_mb = shutil.disk_usage(settings.HOME).free // MB
     if free_mb < settings.LEAST_FREE_MB:
         sentence = (
             f"{free_mb} MB are free at {settings.HOME}, less than LEAST_FREE_MB={settings.LEAST_FREE_MB}: make room"
         )
-        return Finding("disk", "bad", sentence)
-    return Finding("disk", "good", f"{free_mb} MB are free at {settings.HOME}")
+        return Diagnosis("disk", "bad", sentence)
+    return Diagnosis("disk", "good", f"{free_mb} MB are free at {settings.HOME}")
 
 
-NEED_DATABASE: tuple[Callable[[], Finding], ...] = (check_database, check_migrations, check_dispatcher)
-OTHERS: tuple[Callable[[], Finding], ...] = (check_broker, check_disk)
+NEED_DATABASE: tuple[Callable[[], Diagnosis], ...] = (check_database, check_migrations, check_dispatcher)
+OTHERS: tuple[Callable[[], Diagnosis], ...] = (check_broker, check_disk)
 newest = Remembered(examine, REMEMBERED_S)

@@ -1,7 +1,6 @@
 """The mails: about one alert as text and HTML with pictures, about several as a table, everything else as text."""
 
 import logging
-import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from email.mime.image import MIMEImage
@@ -18,12 +17,12 @@ from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
-from speedtrack.benchmarks import numbers
 from speedtrack.judging.instructions import is_time_only, works_of
 from speedtrack.judging.layouts import layout_sentences
 from speedtrack.judging.whole import whole_effect_of
 from speedtrack.notices import seeing, subscribing
 from speedtrack.notices.errors import PermanentFailure
+from speedtrack.notices.mailtext import ascii_line, at_80_columns
 from speedtrack.notices.models import Notice, Outbox, Subscriber
 from speedtrack.projects.models import Project
 from speedtrack.reports.readings.lines import lines_of_alert
@@ -31,8 +30,6 @@ from speedtrack.runs.models import MachineEvent
 
 log = logging.getLogger(__name__)
 
-SUBJECT_LENGTH = 120
-COLUMNS = 80  # of the text; longer addresses stay whole
 MOST_CANDIDATES = 10  # commits of a range that a mail lists at most
 MOST_PICTURES = 3
 MOST_LISTED = 25  # alerts that a digest lists at most
@@ -72,8 +69,8 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
     changes = changes_of(alert)
     works = works_of(changes)
     pictures = pictures_of(changes)
-    settled = settling_verdicts(changes)
-    function_tables = counts.function_tables(changes, settled)
+    verdicts = settling_verdicts(changes)
+    function_tables = counts.function_tables(changes, verdicts)
     context = {
         "alert": alert,
         "changes": changes,
@@ -88,7 +85,7 @@ def alert_message(row: Outbox) -> EmailMultiAlternatives:
         "restoration": restoration_in_words(list(alert.events.order_by("pk"))),
         "candidates": list(alert.candidates().reverse()[:MOST_CANDIDATES]) or [alert.commit],
         "branches": alert.branch_names(),
-        "layouts": layout_sentences(works, settled),
+        "layouts": layout_sentences(works, verdicts),
         "function_tables": function_tables,
         "lines": lines_of_alert(alert, function_tables, hunks_of(alert)).results,
         "url": settings.URL + reverse("alert", args=[alert.pk]),
@@ -365,32 +362,6 @@ def digest_subject(lines: list[DigestLine]) -> str:
     if not lines or not lines[0].summaries:
         return ascii_line(f"[{name}] {count}")
     return ascii_line(f"[{name}] {count}, the largest: {lines[0].summaries[0].text()}")
-
-
-def ascii_line(text: str) -> str:
-    """The text as one line of ASCII without control characters, of at most SUBJECT_LENGTH."""
-    simple = text.replace(numbers.MINUS, "-").replace("×", "x").encode("ascii", "replace").decode()
-    line = " ".join("".join(c if c.isprintable() else " " for c in simple).split())
-    return line if len(line) <= SUBJECT_LENGTH else line[: SUBJECT_LENGTH - 3] + "..."
-
-
-def at_80_columns(text: str) -> str:
-    """The text with long lines wrapped and indented like their first line; a long URL stays whole."""
-    return "\n".join(piece for line in text.splitlines() for piece in wrapped_line(line)) + "\n"
-
-
-def wrapped_line(line: str) -> list[str]:
-    if len(line) <= COLUMNS:
-        return [line if line == "-- " else line.rstrip()]  # the signature separator ends in a space
-    indent = " " * (len(line) - len(line.lstrip()))
-    return textwrap.wrap(
-        line.strip(),
-        COLUMNS,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def event_in_words(event: AlertEvent) -> str:

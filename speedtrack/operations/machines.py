@@ -37,7 +37,7 @@ def renew_token(actor: Actor, machine: Machine, days: int | None = None) -> Done
 
 @operation("machine.rotate")
 def rotate(actor: Actor, machine: Machine) -> Done:
-    """Have the runner replace its token. Raises NotPossible."""
+    """Have the runner replace its token. Raises MachineConflict."""
     machines.rotate(machine)
     sentence = f"the runner of machine {machine} replaces its token with its next call; its run goes on"
     return Done(sentence, machine)
@@ -45,7 +45,7 @@ def rotate(actor: Actor, machine: Machine) -> Done:
 
 @operation("machine.revoke")
 def revoke(actor: Actor, machine: Machine) -> Done:
-    """Refuse all tokens of a machine. Raises NotPossible."""
+    """Refuse all tokens of a machine. Raises MachineConflict."""
     count = machines.revoke(machine, actor.user)
     sentence = (
         f"{count} token{'s' * (count != 1)} of machine {machine} are refused from now on; its run is queued again"
@@ -55,7 +55,7 @@ def revoke(actor: Actor, machine: Machine) -> Done:
 
 @operation("machine.pool")
 def put_into_pool(actor: Actor, machine: Machine, pool: str) -> Done:
-    """Put a machine into a pool, or with an empty name out of its own. Raises NoSuchThing and NotPossible."""
+    """Put a machine into a pool, or with an empty name out of its own. Raises NoSuchThing and MachineConflict."""
     if pool:
         registering.check_name(pool, "pool")
     machines.check_has_runner(machine)
@@ -66,22 +66,22 @@ def put_into_pool(actor: Actor, machine: Machine, pool: str) -> Done:
 
 @operation("machine.pause")
 def pause(actor: Actor, machine: Machine, at_once: bool = False) -> Done:
-    """Give a machine no more work. ``at_once``: its run is taken from it. Raises NotPossible."""
+    """Give a machine no more work. ``at_once``: its run is taken from it. Raises MachineConflict."""
     machines.pause(machine, actor.user, at_once)
-    what = "a run that it had is queued again" if at_once else machines.FINISHES
-    return Done(f"machine {machine} is paused: {what}. Resume undoes it", machine, {"at_once": (None, at_once)})
+    effect = "a run that it had is queued again" if at_once else machines.FINISHES
+    return Done(f"machine {machine} is paused: {effect}. Resume undoes it", machine, {"at_once": (None, at_once)})
 
 
 @operation("machine.resume")
 def resume(actor: Actor, machine: Machine) -> Done:
-    """Give a machine work again. Raises NotPossible."""
+    """Give a machine work again. Raises MachineConflict."""
     machines.resume(machine, actor.user)
     return Done(f"machine {machine} gets work again. Pause undoes it", machine)
 
 
 @operation("machine.retire")
 def retire(actor: Actor, machine: Machine) -> Done:
-    """Take a machine out of service. Raises NotPossible."""
+    """Take a machine out of service. Raises MachineConflict."""
     cancelled = machines.retire(machine, actor.user)
     sentence = f"machine {machine} is retired, {cancelled} waiting runs cancelled. Return to service undoes it"
     return Done(sentence, machine)
@@ -89,7 +89,7 @@ def retire(actor: Actor, machine: Machine) -> Done:
 
 @operation("machine.return")
 def return_to_service(actor: Actor, machine: Machine) -> Done:
-    """Return a retired machine to service; its new token is the secret. Raises NotPossible."""
+    """Return a retired machine to service; its new token is the secret. Raises MachineConflict."""
     if machine.outside:
         machines.take_results_again(machine, actor.user)
         return Done(f"machine {machine} is in service again: its results are sent in", machine)
@@ -107,7 +107,7 @@ def plan(
 ) -> Done:
     """Set when a machine works by itself, and what its time is for; None leaves one as it is.
 
-    Raises BadWindow, BadShares and NotPossible.
+    Raises BadWindow, BadShares and MachineConflict.
     """
     machines.check_has_runner(machine)
     sentences: list[str] = []
@@ -123,7 +123,7 @@ def plan(
 
 @operation("machine.canary")
 def measure_canary(actor: Actor, machine: Machine) -> Done:
-    """Measure a machine's canary next. Raises NotPossible."""
+    """Measure a machine's canary next. Raises MachineConflict."""
     machines.measure_canary(machine)
     return Done(f"the canary of machine {machine} is measured next", machine)
 

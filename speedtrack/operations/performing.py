@@ -40,7 +40,7 @@ def bad_input(field: str) -> Iterator[None]:
 
 
 class Ended(Exception):
-    """What was to be changed is in that state already, or has ended; the message says which."""
+    """The subject is in the requested state already, or has ended; the message says which."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ def operation(name: str, *, is_atomic: bool = True) -> Callable[[Verb[Inputs]], 
             if actor.dry_run:
                 return tried(lambda: verb(actor, subject, *arguments, **inputs))
             with transaction.atomic() if is_atomic else nullcontext():
-                done = verb(actor, subject, *arguments, **inputs)
-                if done.is_change:
-                    audit.note(actor.caller, name, done.target, project or project_of(done.row), done.changes)
-            return done
+                result = verb(actor, subject, *arguments, **inputs)
+                if result.is_change:
+                    audit.note(actor.caller, name, result.target, project or project_of(result.row), result.changes)
+            return result
 
         VERBS.add(name)
         return perform

@@ -74,8 +74,10 @@ def drop_branch(actor: Actor, project: Project, name: str) -> Done:
 def change(actor: Actor, project: Project, values: Mapping[str, Any], unrelated: bool = False) -> Done:
     """Change settings. ``unrelated``: a new address may have another history. Raises RepositoryError."""
     changes = changing.change(project, values, unrelated)
-    words = ", ".join(f"{name.replace('_', ' ')} was {before or 'empty'}" for name, (before, _) in changes.items())
-    sentence = f"saved: {words}" if changes else "nothing was changed"
+    former_values = ", ".join(
+        f"{name.replace('_', ' ')} was {before or 'empty'}" for name, (before, _) in changes.items()
+    )
+    sentence = f"saved: {former_values}" if changes else "nothing was changed"
     return Done(sentence, project, changes, is_change=bool(changes))
 
 
@@ -166,7 +168,7 @@ def end_former_secret(actor: Actor, project: Project) -> Done:
 
 @operation("delivery.replay")
 def replay(actor: Actor, project: Project, numbers: Sequence[int]) -> Done:
-    """Take calls of a webhook as if they had just arrived. Raises deliveries.NotPossible."""
+    """Take calls of a webhook as if they had just arrived. Raises deliveries.DeliveryConflict."""
     if not numbers:
         raise BadInput("name one delivery or more", "deliveries")
     count = deliveries.replay(project, deliveries.calls_numbered(project, numbers))
@@ -178,7 +180,7 @@ def replay(actor: Actor, project: Project, numbers: Sequence[int]) -> Done:
 
 @operation("delivery.purge")
 def purge(actor: Actor, project: Project, older_than_days: int, status: str = "") -> Done:
-    """Delete old calls of a webhook. ``status``: only these. Raises deliveries.NotPossible."""
+    """Delete old calls of a webhook. ``status``: only these. Raises deliveries.DeliveryConflict."""
     deleted = deliveries.purge(project, older_than_days, status)
     return Done(f"{deleted} are deleted", f"older than {older_than_days} days", {"deleted": (None, deleted)})
 

@@ -43,8 +43,8 @@ CONFLICTS = (
     NotQuarantined,
     NotSaved,
     Stale,
-    deliveries.NotPossible,
-    machines.NotPossible,
+    deliveries.DeliveryConflict,
+    machines.MachineConflict,
     members.MembershipRefused,
     people.AccountUnchanged,
 )

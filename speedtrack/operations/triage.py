@@ -59,11 +59,11 @@ def split(actor: Actor, alert: Alert, changes: Sequence[int], note: str) -> Done
 @operation("alert.merge")
 def merge(actor: Actor, alert: Alert, into: int, note: str) -> Done:
     """Merge an alert into another one of its project. Raises Stale and BadInput."""
-    other = alert.project.alerts.filter(pk=into).first()
-    if other is None:
+    target = alert.project.alerts.filter(pk=into).first()
+    if target is None:
         raise BadInput(f"there is no alert {into}", "into")
     with bad_input("into"):
-        regrouping.merge(alert, other, note, actor.person)
+        regrouping.merge(alert, target, note, actor.person)
     return Done(f"alert {alert.pk} was merged into this one", f"alert {alert.pk}: merged into {into}")
 
 

@@ -38,20 +38,20 @@ SELECT asked.name, min(c.sha), count(*)
 KNOWN = "SELECT sha, id FROM projects_commit WHERE project_id = %(project)s AND sha = ANY (%(shas)s)"
 
 
-class Found(NamedTuple):
+class CommitLookup(NamedTuple):
     """``shas``: by name, the full commit id. ``faults``: by name, why there is none."""
 
     shas: dict[str, str]
     faults: dict[str, str]
 
 
-def find(project: Project, names: Iterable[str]) -> Found:
+def find(project: Project, names: Iterable[str]) -> CommitLookup:
     """The commits of these names: from the database, otherwise from the mirror, otherwise from the remote repository.
 
     Branches move, so the repository is fetched before their names are read; ids do not move.
     """
     wanted_names = set(names)
-    lookup = Found({}, {name: fault for name in wanted_names if (fault := fault_of(name))})
+    lookup = CommitLookup({}, {name: fault for name in wanted_names if (fault := fault_of(name))})
     moving = {name for name in wanted_names - lookup.faults.keys() if not is_id(name)}
     why = look(project) if moving else None
     if why and not project.untracked_at:
@@ -65,12 +65,15 @@ def find(project: Project, names: Iterable[str]) -> Found:
     return lookup
 
 
-def missing(names: set[str], lookup: Found) -> set[str]:
+def missing(names: set[str], lookup: CommitLookup) -> set[str]:
     return names - lookup.shas.keys() - lookup.faults.keys()
 
 
 def add_found(
-    project: Project, names: set[str], lookup: Found, searches: Iterable[Callable[[Project, set[str]], Found]]
+    project: Project,
+    names: set[str],
+    lookup: CommitLookup,
+    searches: Iterable[Callable[[Project, set[str]], CommitLookup]],
 ) -> None:
     """Call each search for the names that are still missing, and add the results to ``lookup``."""
     for search in searches:
@@ -95,7 +98,7 @@ def unknown(project: Project, name: str, why: str) -> str:
     return f"{sentence}: {why}" if why else f"{sentence}: check it, and push it before its results are sent"
 
 
-def find_stored(project: Project, names: set[str]) -> Found:
+def find_stored(project: Project, names: set[str]) -> CommitLookup:
     """Search the tables: commits by their ids, which may be abbreviated; branches and tags by name."""
     ids = {name: name.lower() for name in names if is_id(name)}
     with connection.cursor() as cursor:
@@ -111,13 +114,13 @@ def find_stored(project: Project, names: set[str]) -> Found:
     references = {name for name in names - shas.keys() - faults.keys() if not FULL.fullmatch(name.lower())}
     tags = Tag.objects.filter(project=project, name__in=references).values_list("name", "sha")
     branches = Branch.objects.filter(project=project, name__in=references, head__isnull=False, deleted_at=None)
-    return Found(shas | dict(tags) | dict(branches.values_list("name", "head__sha")), faults)
+    return CommitLookup(shas | dict(tags) | dict(branches.values_list("name", "head__sha")), faults)
 
 
-def find_in_mirror(project: Project, names: set[str]) -> Found:
+def find_in_mirror(project: Project, names: set[str]) -> CommitLookup:
     """Search the mirror with git: full ids all at once, other names one by one."""
     if not git.has_mirror(project.slug):
-        return Found({}, {})
+        return CommitLookup({}, {})
     ids = {name.lower() for name in names if FULL.fullmatch(name.lower())}
     present = git.commits_among(project.slug, ids) if ids else set()
     shas = {name: name.lower() for name in names if name.lower() in present}
@@ -129,7 +132,7 @@ def find_in_mirror(project: Project, names: set[str]) -> Found:
         revision = name.lower() if is_id(name) else name
         if sha := asked_for(partial(git.resolve_revision, project.slug, revision)):
             shas[name] = sha
-    return Found(shas, faults)
+    return CommitLookup(shas, faults)
 
 
 def asked_for(find: Callable[[], str]) -> str:
@@ -174,15 +177,15 @@ def locked(project: Project) -> Iterator[None]:
         time.sleep(TRY_LOCK_EVERY_S)
 
 
-def find_by_fetching(project: Project, names: set[str]) -> Found:
+def find_by_fetching(project: Project, names: set[str]) -> CommitLookup:
     """Fetch full ids and names that are on no tracked branch, such as a pull request's, from the remote repository."""
     if project.untracked_at:
-        return Found({}, {})
+        return CommitLookup({}, {})
     remote = remote_of(project)
     fetchable = sorted(name for name in names if FULL.fullmatch(name.lower()) or not is_id(name))[:MOST_FETCHED]
     revisions = {name: name.lower() if is_id(name) else name for name in fetchable}
     shas = {name: asked_for(partial(fetching.find_commit, project.slug, remote, revisions[name])) for name in fetchable}
-    return Found({name: sha for name, sha in shas.items() if sha}, {})
+    return CommitLookup({name: sha for name, sha in shas.items() if sha}, {})
 
 
 def ids_of(project: Project, shas: Iterable[str]) -> dict[str, int]:

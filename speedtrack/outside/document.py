@@ -39,7 +39,7 @@ class TooLarge(DocumentError):
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ResultRefusal:
     """A result that was not stored. ``pointer``: the JSON pointer to the fault, within the document."""
 
     index: int
@@ -221,21 +221,21 @@ def parts_of(batch: Batch) -> Iterator[tuple[int, Batch]]:
         yield first_index, batch.model_copy(update={"results": results})
 
 
-def points_of(batch: Batch) -> Iterator[OutsidePoint | Refusal]:
+def points_of(batch: Batch) -> Iterator[OutsidePoint | ResultRefusal]:
     """Each result, checked alone: an OutsidePoint, or the Refusal of a wrong one."""
     for index, row in enumerate(batch.results):
         yield point_of(index, row, batch)
 
 
-def point_of(index: int, item: Any, batch: Shared) -> OutsidePoint | Refusal:
+def point_of(index: int, item: Any, batch: Shared) -> OutsidePoint | ResultRefusal:
     try:
         row = Row.model_validate(item)
     except ValidationError as e:
         error = e.errors(include_url=False, include_context=False)[0]
-        return Refusal(index, f"/results/{index}{pointer_of(error)}", words_of(error))
+        return ResultRefusal(index, f"/results/{index}{pointer_of(error)}", words_of(error))
     commit, machine = row.commit or batch.commit, row.machine or batch.machine
     if fault := fault_of(row, commit, machine):
-        return Refusal(index, f"/results/{index}{fault[0]}", fault[1])
+        return ResultRefusal(index, f"/results/{index}{fault[0]}", fault[1])
     assert commit and machine
     return OutsidePoint(
         index,

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 
 from speedtrack.outside import document, taking
-from speedtrack.outside.document import SCHEMA, DocumentError, Refusal
+from speedtrack.outside.document import SCHEMA, DocumentError, ResultRefusal
 from speedtrack.outside.readers import Options, ReadError, registry, results
 from speedtrack.outside.readers.files import File, Folder
 from speedtrack.outside.readers.folders import folder_of
@@ -79,10 +79,10 @@ class ImportOutcome:
         self.refused += refusals_in_words(parcel, report.refused)
         self.refused_count += len(report.refused)
 
-    def refuse(self, parts: Sequence[str]) -> None:
+    def refuse(self, reasons: Sequence[str]) -> None:
         """Add the parts of the file that cannot be used."""
-        self.refused += parts
-        self.refused_count += len(parts)
+        self.refused += reasons
+        self.refused_count += len(reasons)
 
 
 class Unfinished(Exception):
@@ -133,7 +133,7 @@ def contents_in(file: File, form: str, options: Options) -> Contents:
 
 
 def parcels_read(reader: ToolReader, file: File, options: Options, contents: Contents) -> Iterator[Parcel]:
-    """The batches of a file, part by part; what is left out is noted in ``contents``."""
+    """The batches of a file, part by part; ``contents`` notes the parts that are left out."""
     first = 0
     for reading in reader.readings(file, options):
         contents.note(reading.left_out)
@@ -225,20 +225,20 @@ def store_each(
     return outcomes
 
 
-def refusals_in_words(parcel: Parcel, refusals: Iterable[Refusal]) -> list[str]:
+def refusals_in_words(parcel: Parcel, refusals: Iterable[ResultRefusal]) -> list[str]:
     """A sentence about each refused result. Those with the same fault of a commit or machine share one."""
-    groups: dict[object, list[Refusal]] = {}
+    groups: dict[object, list[ResultRefusal]] = {}
     for refusal in refusals:
         within = refusal.pointer.removeprefix(f"/results/{refusal.index}")
         shared = (within, refusal.detail) if within in ("/commit", "/machine") else refusal.index
         groups.setdefault(shared, []).append(refusal)
     return [
-        refusal_in_words(parcel, first) if not others else f"{1 + len(others)} results: {first.detail}"
-        for first, *others in groups.values()
+        refusal_in_words(parcel, first) if not further else f"{1 + len(further)} results: {first.detail}"
+        for first, *further in groups.values()
     ]
 
 
-def refusal_in_words(parcel: Parcel, refusal: Refusal) -> str:
+def refusal_in_words(parcel: Parcel, refusal: ResultRefusal) -> str:
     """The sentence about a refused result.
 
     For a file of another tool it names the result, since the user does not know its position in our document.

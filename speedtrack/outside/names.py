@@ -18,11 +18,11 @@ def benchmark_name(name: str, parameters: Mapping[str, Any]) -> str:
     A name too long to be stored ends with a digest of the whole instead of its end.
     """
     pairs = ", ".join(f"{key}={shown(value)}" for key, value in parameters.items())
-    whole = SEPARATORS.sub(".", f"{name} ({pairs})" if pairs else name)
-    if len(whole) <= LONGEST_NAME:
-        return whole
-    digest = blake2b(whole.encode(), digest_size=4).hexdigest()
-    return f"{whole[: LONGEST_NAME - len(digest) - 1]}~{digest}"
+    full_name = SEPARATORS.sub(".", f"{name} ({pairs})" if pairs else name)
+    if len(full_name) <= LONGEST_NAME:
+        return full_name
+    digest = blake2b(full_name.encode(), digest_size=4).hexdigest()
+    return f"{full_name[: LONGEST_NAME - len(digest) - 1]}~{digest}"
 
 
 def shown(value: Any) -> str:

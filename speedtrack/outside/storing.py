@@ -286,7 +286,7 @@ def store_sets(project: Project, sets: set[frozenset[int]]) -> dict[frozenset[in
 
 
 def mark_undetected(imported: Import, series: Iterable[int], since: datetime) -> None:
-    """Mark series for detection, as runs/queue/queue.py does for the measurements of a runner.
+    """Mark series for detection, as runs/queue/ends.py does for the measurements of a runner.
 
     Detection locks the series that it works on, perhaps for long after an import of years. Such series are stored with
     the import, and marked when detection begins again, so nobody waits.

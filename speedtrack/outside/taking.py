@@ -20,7 +20,7 @@ from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.metrics import LONGEST_KEY, METRICS, Direction, is_outside, outside_key
 from speedtrack.benchmarks.models import OutsideMetric
 from speedtrack.outside import commits, names, storing
-from speedtrack.outside.document import Batch, OutsidePoint, Refusal, Row, points_of
+from speedtrack.outside.document import Batch, OutsidePoint, ResultRefusal, Row, points_of
 from speedtrack.outside.readers.measures import factor_between, scaled
 from speedtrack.outside.storing import NewResult
 from speedtrack.projects.mirrors import gitprocess
@@ -54,7 +54,7 @@ class Report:
 
     taken: int
     unchanged: int
-    refused: list[Refusal]
+    refused: list[ResultRefusal]
     import_id: int | None = None
 
 
@@ -102,11 +102,11 @@ class Prepared:
     batch: Batch
     sender: Sender
     points: list[OutsidePoint]
-    lookup: commits.Found
-    refusals: list[Refusal] = field(default_factory=list)
+    lookup: commits.CommitLookup
+    refusals: list[ResultRefusal] = field(default_factory=list)
 
     def refuse(self, point: OutsidePoint, pointer: str, detail: str) -> None:
-        self.refusals.append(Refusal(point.index, f"/results/{point.index}{pointer}", detail))
+        self.refusals.append(ResultRefusal(point.index, f"/results/{point.index}{pointer}", detail))
 
 
 def take(project: Project, batch: Batch, sender: Sender, all_or_nothing: bool = False) -> Report:
@@ -125,14 +125,14 @@ def prepare(project: Project, batch: Batch, sender: Sender) -> Prepared:
     May fetch from the repository; if somebody waits, for at most PATIENCE_S seconds.
     """
     points: list[OutsidePoint] = []
-    refusals: list[Refusal] = []
+    refusals: list[ResultRefusal] = []
     latest = timezone.now() + AHEAD
     for candidate in points_of(batch):
-        if isinstance(candidate, Refusal):
+        if isinstance(candidate, ResultRefusal):
             refusals.append(candidate)
         elif candidate.measured_at and candidate.measured_at > latest:
             detail = f"{candidate.measured_at.isoformat()} is in the future: set the clock of the sender"
-            refusals.append(Refusal(candidate.index, f"/results/{candidate.index}/measured_at", detail))
+            refusals.append(ResultRefusal(candidate.index, f"/results/{candidate.index}/measured_at", detail))
         else:
             points.append(candidate)
     with gitprocess.within(commits.PATIENCE_S) if sender.waits else nullcontext():

@@ -21,8 +21,8 @@ from typing import IO, Any, Protocol
 from urllib.parse import quote, urlsplit
 
 from speedtrack.ground.secrets import privatefiles
+from speedtrack.processes import pgcluster, wheels
 from speedtrack.processes import postgresql as embedded
-from speedtrack.processes import wheels
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 HOME = Path(os.environ.get("SPEEDTRACK_HOME", BASE_DIR / "var"))
@@ -137,7 +137,7 @@ def running_broker() -> Iterator[str]:
         if not embedded.try_lock(stack.enter_context((directory / "lock").open("ab"))):
             raise StackError(f"the embedded broker did not start: another process of {HOME} runs it already")
         path = directory / SOCKET
-        if len(os.fsencode(path)) > embedded.LONGEST_SOCKET:
+        if len(os.fsencode(path)) > pgcluster.LONGEST_SOCKET:
             path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="speedtrack-"))) / SOCKET
         stack.enter_context(embedded_broker(path, directory / "log"))
         yield f"redis+socket://{quote(str(path))}"

@@ -115,8 +115,8 @@ class ProjectChains:
 
     def __post_init__(self) -> None:
         for path in self.paths.values():
-            for at, part in enumerate(path):
-                self.stems[part.chain] = (path[:at], part.first)
+            for at, segment in enumerate(path):
+                self.stems[segment.chain] = (path[:at], segment.first)
 
     def release(self, branches: Iterable[int], bases: Collection[ChainPosition] = ()) -> dict[int, int]:
         """Take branches off their paths; only these positions of them stay, and what leads there.
@@ -125,7 +125,7 @@ class ProjectChains:
         """
         chains = {base.chain for base in bases}
         for branch in branches:
-            chains |= {part.chain for part in self.paths.pop(branch, ())}
+            chains |= {segment.chain for segment in self.paths.pop(branch, ())}
         for path in (*self.paths.values(), *map(self.path_to, bases)):
             self.reach(path)
         self.find_tips()
@@ -136,8 +136,8 @@ class ProjectChains:
         return (*stem, ChainPart(position.chain, first, position.number))
 
     def reach(self, path: BranchPath) -> None:
-        for part in path:
-            self.ends[part.chain] = max(part.last, self.ends.get(part.chain, -1))
+        for segment in path:
+            self.ends[segment.chain] = max(segment.last, self.ends.get(segment.chain, -1))
 
     def find_tips(self) -> None:
         self.tips.clear()
@@ -199,7 +199,7 @@ class ProjectChains:
 
     def take(self, take: Takeover) -> None:
         for branch, path in self.paths.items():
-            if any(part.chain == take.source for part in path):
+            if any(segment.chain == take.source for segment in path):
                 self.paths[branch] = tuple(after(path, take))
         self.ends[take.target] = take.last
         self.find_tips()
@@ -207,13 +207,13 @@ class ProjectChains:
 
 def after(path: BranchPath, take: Takeover) -> Iterator[ChainPart]:
     """A path that has the source, and so the target, after a chain was taken."""
-    for part, following in zip(path, (*path[1:], None), strict=True):
+    for segment, following in zip(path, (*path[1:], None), strict=True):
         if following and following.chain == take.source:
-            yield part._replace(last=min(following.last, take.last))
-        elif part.chain != take.source:
-            yield part
-        elif part.last > take.last:
-            yield part._replace(first=take.last + 1)
+            yield segment._replace(last=min(following.last, take.last))
+        elif segment.chain != take.source:
+            yield segment
+        elif segment.last > take.last:
+            yield segment._replace(first=take.last + 1)
 
 
 def length(path: BranchPath) -> int:
@@ -221,12 +221,12 @@ def length(path: BranchPath) -> int:
     return path[-1].last + 1 if path else 0
 
 
-def shared(path: BranchPath, other: BranchPath) -> int:
+def shared(path: BranchPath, second: BranchPath) -> int:
     """How many commits two paths have in common, from the root on."""
-    for part, same in zip(path, other, strict=False):
-        if part != same:
-            return min(part.last, same.last) + 1 if part.chain == same.chain else part.first
-    return min(length(path), length(other))
+    for segment, counterpart in zip(path, second, strict=False):
+        if segment != counterpart:
+            return min(segment.last, counterpart.last) + 1 if segment.chain == counterpart.chain else segment.first
+    return min(length(path), length(second))
 
 
 def follow(head: str, first_parents: Mapping[str, str], known: Mapping[str, Any]) -> tuple[str, list[str]]:
@@ -255,12 +255,16 @@ def store(project: Project, heads: Mapping[Branch, str], first_parents: Mapping[
     order = sorted(heads, key=lambda branch: chains.ranks[branch.pk])
     new_positions = [position for branch in order for position in chains.extend(branch.pk, heads[branch], growth)]
     former = {branch: before.get(branch.pk, ()) for branch in heads}
-    kept = {branch: chains.kept(former[branch], branch.pk, head) for branch, head in heads.items()}
-    removed = commits_from({branch: kept[branch] for branch in heads if length(former[branch]) > kept[branch]})
+    kept_lengths = {branch: chains.kept(former[branch], branch.pk, head) for branch, head in heads.items()}
+    removed = commits_from(
+        {branch: kept_lengths[branch] for branch in heads if length(former[branch]) > kept_lengths[branch]}
+    )
     takeovers = [take for branch in order for take in chains.joined(branch.pk)]
     write(project, before, chains.paths, cut, new_positions, takeovers)
     return {
-        branch: NewHistory(kept[branch], length(chains.paths[branch.pk]) - kept[branch], removed[branch.pk])
+        branch: NewHistory(
+            kept_lengths[branch], length(chains.paths[branch.pk]) - kept_lengths[branch], removed[branch.pk]
+        )
         for branch in heads
     }
 
@@ -293,10 +297,10 @@ def chains_of(project: Project, shas: Iterable[str]) -> ProjectChains:
         "pk", "name", "segments__chain", "segments__first", "segments__last"
     )
     ranks, paths = {}, defaultdict[int, list[ChainPart]](list)
-    for pk, name, *part in rows:
+    for pk, name, *segment in rows:
         ranks[pk] = (name != project.default_branch, pk)
-        if part[0] is not None:
-            paths[pk].append(ChainPart(*part))
+        if segment[0] is not None:
+            paths[pk].append(ChainPart(*segment))
     return ProjectChains(ranks, {pk: tuple(path) for pk, path in paths.items()}, positions_of(project, shas))
 
 
@@ -352,7 +356,7 @@ def write(
 
 
 def segments_in(paths: Mapping[int, BranchPath]) -> set[tuple[int, int, int, int]]:
-    return {(branch, *part) for branch, path in paths.items() for part in path}
+    return {(branch, *segment) for branch, path in paths.items() for segment in path}
 
 
 def run(cursor: Any, statement: str, rows: Collection[tuple[Any, ...]], *parameters: Any) -> None:

@@ -21,7 +21,7 @@ MOST_REPLAYED = 1000  # at once
 Status = Delivery.Status
 
 
-class NotPossible(Exception):
+class DeliveryConflict(Exception):
     """These calls cannot be replayed or deleted; the message has the reason."""
 
 
@@ -41,24 +41,26 @@ def list_calls(project: Project, status: str = "") -> "QuerySet[Delivery]":
 
 
 def calls_numbered(project: Project, numbers: Iterable[int]) -> "QuerySet[Delivery]":
-    """The calls with these numbers. Raises NotPossible if the project lacks one."""
+    """The calls with these numbers. Raises DeliveryConflict if the project lacks one."""
     ids = set(numbers)
     calls = list_calls(project).filter(pk__in=ids)
     if missing := ids - set(calls.values_list("pk", flat=True)):
-        raise NotPossible(f"{project.slug} has no delivery {', '.join(map(str, sorted(missing)[:10]))}")
+        raise DeliveryConflict(f"{project.slug} has no delivery {', '.join(map(str, sorted(missing)[:10]))}")
     return calls
 
 
 def replay(project: Project, rows: "QuerySet[Delivery]") -> int:
     """Handle these calls as if they had just arrived: each causes a fetch. Return the number of calls.
 
-    Raises NotPossible while the project is not tracked, and for more than MOST_REPLAYED.
+    Raises DeliveryConflict while the project is not tracked, and for more than MOST_REPLAYED.
     """
     if project.untracked_at:
-        raise NotPossible(f"{project.slug} is not tracked: track it again first")
+        raise DeliveryConflict(f"{project.slug} is not tracked: track it again first")
     numbers = list(rows.values_list("pk", flat=True)[: MOST_REPLAYED + 1])
     if len(numbers) > MOST_REPLAYED:
-        raise NotPossible(f"more than {MOST_REPLAYED:,} deliveries: one look covers all, so replay only the newest")
+        raise DeliveryConflict(
+            f"more than {MOST_REPLAYED:,} deliveries: one look covers all, so replay only the newest"
+        )
     for number in reversed(numbers):  # the oldest first
         replay_one(Delivery.objects.select_related("project").get(pk=number))
     return len(numbers)
@@ -81,12 +83,12 @@ def replay_one(delivery: Delivery) -> None:
 def purge(project: Project, older_than_days: int, status: str = "") -> Purged:
     """Delete calls, and counts of refused ones, that arrived at least so many days ago, except waiting calls.
 
-    Raises NotPossible.
+    Raises DeliveryConflict.
     """
     if not 0 <= older_than_days <= 36_500:
-        raise NotPossible("give a number of days from 0 to 36,500")
+        raise DeliveryConflict("give a number of days from 0 to 36,500")
     if status == Status.RECEIVED:
-        raise NotPossible("calls that wait for a look are not deleted")
+        raise DeliveryConflict("calls that wait for a look are not deleted")
     before = Now() - timedelta(days=older_than_days)
     outdated = Q(received_at__lte=before) & ~Q(status=Status.RECEIVED)
     rows = project.deliveries.filter(outdated & Q(status=status) if status else outdated)

@@ -101,12 +101,12 @@ def sync(
         successor = successors.successor_of(project, fetched)
         with transaction.atomic():
             changes = update_branches(project, branches, fetched)
-            moved = [change for change in changes if change.moved]
-            new_tags, retagged = update_tags(project, {change.branch.pk for change in moved if change.first})
-            if moved or retagged:
-                mark_unreachable(project, retagged | {sha for change in moved for sha in change.removed})
+            moved_branches = [change for change in changes if change.moved]
+            new_tags, retagged = update_tags(project, {change.branch.pk for change in moved_branches if change.first})
+            if moved_branches or retagged:
+                mark_unreachable(project, retagged | {sha for change in moved_branches for sha in change.removed})
             successors.note(project, successor)
-            then(moved, new_tags)
+            then(moved_branches, new_tags)
             heads.complete_listed(project, fetched.remote)
             failpoints.reach("sync.before_commit")
         failpoints.reach("sync.after_commit")
@@ -189,8 +189,8 @@ def update_branches(project: Project, branches: Sequence[Branch], fetched: Fetch
         branch.deleted_at = timezone.now()
     mirrored = git.local_refs(project.slug)
     fetched_refs = {branch: ref for branch, ref in refs.items() if ref in fetched.remote and ref not in fetched.faults}
-    moved = {branch: mirrored[ref] for branch, ref in fetched_refs.items() if has_moved(branch, mirrored[ref])}
-    changes = {change.branch: change for change in move(project, moved)} if moved else {}
+    new_heads = {branch: mirrored[ref] for branch, ref in fetched_refs.items() if has_moved(branch, mirrored[ref])}
+    changes = {change.branch: change for change in move(project, new_heads)} if new_heads else {}
     return [changes.get(branch, BranchChange(branch, moved=branch in deleted)) for branch in branches]
 
 
@@ -259,7 +259,9 @@ def add_commits(project: Project, shas: Iterable[str]) -> None:
     count = 0
     for block in chains.blocks(shas):
         present = set(Commit.objects.filter(project=project, sha__in=block).values_list("sha", flat=True))
-        revisions = [vars(one) for one in git.revisions(project.slug, [sha for sha in block if sha not in present])]
+        revisions = [
+            vars(revision) for revision in git.revisions(project.slug, [sha for sha in block if sha not in present])
+        ]
         count += len(revisions)
         with pgvalues.apart(), connection.cursor() as cursor:
             cursor.execute(ADD_COMMITS, [project.pk, json.dumps(revisions, default=datetime.isoformat)])

@@ -1,6 +1,6 @@
-"""Changes, and what people decide about them."""
+"""Alerts, their history, and what people decide about them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Self
 
 from django.conf import settings
@@ -8,38 +8,37 @@ from django.db.models import Prefetch, QuerySet
 from pydantic import Field
 
 from speedtrack.alerts.headlines import headline
-from speedtrack.alerts.hunks.findings import State, hunks_of
-from speedtrack.alerts.models import Alert, ChangePoint, Verdict
+from speedtrack.alerts.hunks.findings import hunks_of
+from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.triage import CHOICES
-from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.postgres.plainrows import plain_rows
 from speedtrack.judging.instructions import Work, is_time_only, sentences_of, works_of
 from speedtrack.judging.layouts import layout_sentences
-from speedtrack.judging.verdicts import look_of_change, sign_of_change, way_of, words_of
 from speedtrack.judging.whole import whole_effect_of
-from speedtrack.projects.mirrors.hunks import Kind
+from speedtrack.reports.causes import (
+    FunctionTableDocument,
+    HunkFindingDocument,
+    LinesDocument,
+    SettledChangeDocument,
+    WholeEffectDocument,
+    settled_changes,
+)
+from speedtrack.reports.changes import (
+    COLUMNS_OF_CHANGES,
+    ChangePointDocument,
+    JudgedDocument,
+    known_changes,
+    ranked,
+    ranked_changes,
+)
 from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Whole, read_columns
 from speedtrack.reports.projects import CommitDocument
 from speedtrack.reports.readings.lines import lines_of_alert
 
 MOST_CANDIDATES = 10
-#: What documents of alerts show of their changes, of which there may be hundreds.
-COLUMNS_OF_CHANGES = (
-    *("kind", "reference", "status", "ratio", "low", "high", "from_zero", "note", "created", "settled_at"),
-    *("alert__status", "branch__name", "before__sha", "commit__sha"),
-    *("series__metric", "series__project__slug", "series__benchmark__name", "series__machine__name"),
-)
-
-
-def known_changes() -> QuerySet[ChangePoint]:
-    """Change points with all that their documents show."""
-    related = ("alert", "branch", "before", "commit", "series__project", "series__benchmark", "series__machine")
-    changes: QuerySet[ChangePoint] = ChangePoint.objects.select_related(*related)
-    return changes.defer("series__benchmark__definition", "series__benchmark__why", "series__machine__facts")
 
 
 def known_alerts() -> QuerySet[Alert]:
@@ -47,62 +46,6 @@ def known_alerts() -> QuerySet[Alert]:
     related = ("project", "branch", "before", "commit__project", "assignee", "reverted_by", "fixed_by")
     rows: QuerySet[Alert] = Alert.objects.with_range().select_related(*related)
     return rows.prefetch_related(Prefetch("change_points", known_changes().only(*COLUMNS_OF_CHANGES)))
-
-
-class JudgedDocument(Document):
-    """What pages show of a change or an alert, by the one judge."""
-
-    verdict: Annotated[str, From(lambda change: way_of(change.is_slowdown))] = Field(
-        description="`worse` or `better`; of an alert: `better` if nothing got worse"
-    )
-    look: Annotated[str, From(look_of_change)] = Field(
-        description="its colour: the verdict, or `settled`, which has none, once its alert is no work any more"
-    )
-    sign: Annotated[str, From(lambda change: sign_of_change(change.is_slowdown))] = Field(
-        description="the verdict without colour: `!` or `✓`"
-    )
-
-
-class ChangePointDocument(JudgedDocument):
-    """A series moved within a range of commits, (`before`, `commit`]."""
-
-    id: int
-    project: Annotated[str, From("series.project.slug")]
-    series: Annotated[int, From("series_id")]
-    benchmark: Annotated[Text, From("series.benchmark.name")]
-    metric: Annotated[str, From("series.metric")]
-    machine: Annotated[str, From("series.machine.name")]
-    branch: Annotated[Text, From("branch.name")] = Field(description="the branch on which it was found")
-    before: Annotated[str, From("before.sha")] = Field(description="the last commit known to run on the old level")
-    commit: Annotated[str, From("commit.sha")] = Field(description="the first commit known to run on the new one")
-    kind: str = Field(description="`step`, or `drift`: little by little")
-    status: str = Field(
-        description="`suspected`, `settling`, `confirmed`, `refuted`, `unsettled`, `history` or `machine`"
-    )
-    is_slowdown: bool
-    words: Annotated[str, From(lambda change: words_of(way_of(change.is_slowdown), change.metric))] = Field(
-        description="the verdict on this metric", examples=["slower", "more instructions"]
-    )
-    ratio: float | None = Field(description="size of the change: new level / old level")
-    low: float | None = Field(description="lower end of the ratio's 95% interval")
-    high: float | None
-    from_zero: float | None = Field(description="the new level, where the old one is 0 and the ratio says nothing")
-    note: Text
-    created: Time
-    settled_at: Time | None
-    alert: Annotated[int | None, From("alert_id")] = Field(description="the alert that it belongs to")
-
-
-#: What lists of them read.
-CHANGES = read_columns(ChangePointDocument, "alert__status")
-
-
-def ranked_changes(alert: Alert) -> list[ChangePoint]:
-    return ranked(alert.change_points.all())
-
-
-def ranked(changes: Iterable[ChangePoint]) -> list[ChangePoint]:
-    return sorted(changes, key=lambda change: (change.rank, change.pk))
 
 
 class AlertDocument(JudgedDocument):
@@ -200,128 +143,6 @@ class AlertEventDocument(Document):
     note: Text
 
 
-class FunctionCostDocument(Document):
-    """A function of the server: its own instructions per request, without those of what it calls."""
-
-    name: Text
-    before: float
-    after: float
-
-
-class FunctionTableDocument(Document):
-    """Which functions cost more or less under a benchmark, the largest difference first."""
-
-    benchmark: Text
-    inside: Text = Field(description="the function inside of which instructions were counted")
-    before: float = Field(description="instructions per request in all")
-    after: float
-    functions: Annotated[
-        list[FunctionCostDocument], From(lambda table: list(map(FunctionCostDocument.of, table.functions)))
-    ]
-
-
-class SettledChangeDocument(ChangePointDocument):
-    """A change of an alert, with the pairs that settled it."""
-
-    pairs: int | None = Field(description="of both ends of the range; null: none have shown the change")
-    p: float | None = Field(description="the reciprocal of the evidence of these pairs")
-    instructions: Text = Field(description="what the instructions of its benchmark did, in words")
-
-    @property
-    def change_in_words(self) -> str:
-        return numbers.change_from(METRICS[self.metric], self.ratio or 1.0, self.from_zero)
-
-    @property
-    def interval_in_words(self) -> str:
-        return numbers.interval_from(self.ratio or 1.0, self.low or 1.0, self.high or 1.0, self.from_zero)
-
-
-class WholeEffectDocument(Document):
-    """What a commit did to every benchmark of its suite, by pairs with the commit before it, without history."""
-
-    run: Annotated[int, From("run.pk")]
-    status: Annotated[str, From("run.status")]
-    metric: Annotated[str, From("metric.name")]
-    ratio: Annotated[float | None, From("total.mean.ratio")] = Field(
-        description="the geometric mean of after / before; null until it is measured"
-    )
-    low: Annotated[float | None, From("total.mean.low")] = Field(description="lower end of its 95% interval")
-    high: Annotated[float | None, From("total.mean.high")]
-    benchmarks: Annotated[int | None, From("total.benchmarks")] = Field(description="how many the mean rests on")
-    words: Text
-
-
-class FunctionCostUnder(FunctionCostDocument):
-    """The same under one benchmark."""
-
-    name: Annotated[Text, From("function.name")]
-    before: Annotated[float, From("function.before")]
-    after: Annotated[float, From("function.after")]
-    benchmark: Text
-
-
-class ShownHunkDocument(Document):
-    """A hunk of the commit that touches functions whose count changed, or that a trial named."""
-
-    path: Annotated[Text, From("hunk.path")]
-    kind: Annotated[str, From("hunk.kind")] = Field(description=f"`{'`, `'.join(Kind)}`")
-    number: Annotated[int, From("hunk.number")] = Field(description="which piece of its file it is, from 1")
-    line: Annotated[int, From("hunk.line")] = Field(description="where it begins in the commit's file; 0: no hunk")
-    lines: Annotated[int, From("hunk.lines")]
-    before_line: Annotated[int, From("hunk.before_line")] = Field(description="the same in the file before")
-    before_lines: Annotated[int, From("hunk.before_lines")]
-    functions: Annotated[list[FunctionCostUnder], From(lambda shown: list(map(FunctionCostUnder.of, shown.costs)))]
-    is_named: bool = Field(description="taking hunks back showed that it is part of the cause")
-
-
-class LinesDocument(Document):
-    """The lines that did it, as far as the evidence goes."""
-
-    why_not: Text = Field(description="why no hunks are listed; else empty")
-    sentence: Text = Field(description="how many of its hunks touch functions whose count changed; empty: not known")
-    hunks: Annotated[list[ShownHunkDocument], From(lambda lines: list(map(ShownHunkDocument.of, lines.hunks)))] = Field(
-        description="the named ones first, then by the largest change of a function"
-    )
-    left_out: Annotated[int, From("commit.left_out")] = Field(description="how many more there are")
-    further: Annotated[int, From("commit.further_count")] = Field(description="how many touch no changed function")
-
-
-class TriedHunkDocument(Document):
-    """A hunk of the named commit, or another change that it makes to a file as a whole."""
-
-    path: Text
-    kind: str = Field(description=f"`{'`, `'.join(Kind)}`")
-    number: int = Field(description="which piece of its file it is, from 1")
-    count: int = Field(description="of how many")
-    line: int = Field(description="where it begins in the commit's file; 0: it is no hunk")
-    before_line: int = Field(description="where it begins in the file before")
-    header: Text = Field(description="the line of code that git names beside it, usually the function's")
-    name: Text = Field(description="in words, such as `the second hunk of zmalloc.c`")
-    text: Text = Field(description="of a named hunk: the beginning of its lines")
-    instructions: float | None = Field(description="per request, that it adds by itself; null: not counted")
-    refusal: Text = Field(description="why the commit could not be counted without it")
-
-
-class HunkFindingDocument(Document):
-    """Which hunks of the named commit changed the instructions of a benchmark, by taking them back and counting."""
-
-    benchmark: Text
-    state: str = Field(description=f"`{'`, `'.join(State)}`")
-    sentence: Text
-    growth: float | None = Field(description="instructions per request that the whole commit adds")
-    explained: float | None = Field(description="those that the named hunks add together")
-    pieces: int = Field(description="how many hunks the commit has")
-    builds: int
-    budget: int = Field(description="builds, at most")
-    hunks: list[TriedHunkDocument] = Field(description="the named ones, in the order of the diff")
-    others: list[TriedHunkDocument] = Field(description="those that were also counted by themselves, or refused")
-
-    @classmethod
-    def of(cls, row: Any, **given: Any) -> Self:
-        parts = {name: list(map(TriedHunkDocument.of, getattr(row, name))) for name in ("hunks", "others")}
-        return super().of(row, **parts, **given)
-
-
 class AlertDetails(AlertDocument):
     """An alert with its history, and what counts of instructions say about it."""
 
@@ -349,35 +170,26 @@ class AlertDetails(AlertDocument):
     def of(cls, row: Any, **given: Any) -> Self:
         """The document of an alert that was loaded as ``known_alerts`` does."""
         changes, events = ranked_changes(row), list(row.events.select_related("who").order_by("pk"))
-        works, whole = works_of(changes), whole_effect_of(row)
-        settled, findings = settling_verdicts(changes), hunks_of(row)
-        tables = counts.function_tables(changes, settled)
+        works, effect = works_of(changes), whole_effect_of(row)
+        verdicts, findings = settling_verdicts(changes), hunks_of(row)
+        tables = counts.function_tables(changes, verdicts)
         candidates = row.candidates().select_related("project").reverse()[:MOST_CANDIDATES]
         return super().of(
             row,
-            changes=settled_changes(works, settled),
+            changes=settled_changes(works, verdicts),
             candidates=list(map(CommitDocument.of, list(candidates) or [row.commit])),
             fixed_on=row.branches_fixed()[0] if row.fixed_by_id else [],
             which_moved=sentences_of(works),
-            layouts=layout_sentences(works, settled),
+            layouts=layout_sentences(works, verdicts),
             function_tables=list(map(FunctionTableDocument.of, tables)),
             lines=LinesDocument.of(lines_of_alert(row, tables, findings)),
-            whole_effect=WholeEffectDocument.of(whole) if whole else None,
+            whole_effect=WholeEffectDocument.of(effect) if effect else None,
             hunks=list(map(HunkFindingDocument.of, findings)),
             restoration=restoration_in_words(events),
             history=list(map(AlertEventDocument.of, events)),
             **facts_of(works),
             **given,
         )
-
-
-def settled_changes(works: Sequence[Work], settled: Mapping[int, Verdict]) -> list[SettledChangeDocument]:
-    evidence = {pk: {"pairs": verdict.pairs, "p": verdict.p} for pk, verdict in settled.items()}
-    unsettled = {"pairs": None, "p": None}
-    return [
-        SettledChangeDocument.of(work.change, instructions=work.words, **evidence.get(work.change.pk, unsettled))
-        for work in works
-    ]
 
 
 class AlertList(Document):

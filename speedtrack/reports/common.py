@@ -104,12 +104,12 @@ def readers(document: type[Document]) -> dict[str, Callable[[Any], Any]]:
 @cache
 def sources(document: type[Document]) -> dict[str, From | Filled]:
     """Where each field of a document comes from."""
-    read: dict[str, From | Filled] = {}
+    marks: dict[str, From | Filled] = {}
     for name, field in document.model_fields.items():
         mark = next((mark for mark in field.metadata if isinstance(mark, From | Filled)), None)
         if mark or field.is_required():
-            read[name] = mark or From(name)
-    return read
+            marks[name] = mark or From(name)
+    return marks
 
 
 def read_columns(document: type[Document], *of_functions: str, given: Collection[str] = ()) -> tuple[str, ...]:

@@ -241,12 +241,12 @@ def trials_words(takes: Takes, take: Take) -> str:
         return f"More than {MOST:,} trials; pairs are cheaper"
     if take.trials <= takes.trials:
         return f"The line sees it with its {takes.trials} trials"
-    words = f"{take.trials} trials instead of {takes.trials} (×{two_digits(take.trials / takes.trials)})"
+    comparison = f"{take.trials} trials instead of {takes.trials} (×{two_digits(take.trials / takes.trials)})"
     if take.seconds is None or take.seconds_a_day is None:
-        return f"{words}; how much longer that takes is not known: the machine has measured nothing for 30 days"
+        return f"{comparison}; how much longer that takes is not known: the machine has measured nothing for 30 days"
     longer = f"{numbers.duration(take.seconds)} more per commit"
     pace = f"{two_digits(takes.commits_a_day)} commit{'s' * (takes.commits_a_day != 1)} a day"
-    return f"{words}: {longer}, {numbers.duration(take.seconds_a_day)} per day at {pace}"
+    return f"{comparison}: {longer}, {numbers.duration(take.seconds_a_day)} per day at {pace}"
 
 
 def two_digits(number: float) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.reports.alerts import ChangePointDocument, known_changes
+from speedtrack.reports.changes import ChangePointDocument, known_changes
 from speedtrack.reports.common import Document, From, Text, Time
 from speedtrack.reports.evidence import CanaryCheckDocument
 from speedtrack.reports.measuring import MachineDocument
@@ -22,7 +22,7 @@ from speedtrack.runs.results import environments
 from speedtrack.runs.results.environments import ChangedFact
 from speedtrack.runs.scheduling import order, soundness, standing
 from speedtrack.runs.scheduling.soundness import Soundness
-from speedtrack.runs.scheduling.standing import Standing
+from speedtrack.runs.scheduling.standing import MachineStanding
 
 CHECKS = 60
 EVENTS = 30
@@ -207,7 +207,7 @@ def machine_details(machine: Machine, access: Access) -> MachineDetails:
     )
 
 
-def soundness_by(history: MachineHistory, machine: Machine, stands: Standing, access: Access) -> Soundness:
+def soundness_by(history: MachineHistory, machine: Machine, stands: MachineStanding, access: Access) -> Soundness:
     """Whether a machine is sound, by its history as far as the caller sees it."""
     if history.is_secret:
         return soundness.of_machine(machine, stands, access.hidden)

@@ -147,9 +147,9 @@ MEASURED = read_columns(MeasuredDocument)
 
 def measured_by(attempt: Attempt) -> list[MeasuredDocument]:
     """What an attempt measured, ordered by benchmark, metric and side."""
-    measured = list(map(MeasuredDocument.of, plain_rows(attempt.measurements.order_by("pk"), MEASURED, ["series"])))
-    order = {metric.name: place for place, metric in enumerate(METRICS.among(row.metric for row in measured))}
-    return sorted(measured, key=lambda row: (row.benchmark, order[row.metric], row.side))
+    documents = list(map(MeasuredDocument.of, plain_rows(attempt.measurements.order_by("pk"), MEASURED, ["series"])))
+    order = {metric.name: rank for rank, metric in enumerate(METRICS.among(row.metric for row in documents))}
+    return sorted(documents, key=lambda row: (row.benchmark, order[row.metric], row.side))
 
 
 def progress_of(run: Run) -> ProgressDocument | None:

@@ -48,11 +48,11 @@ class WhyDocument(Document):
 
 def why_document(series: Sequence[Series], branch: Branch, number: int) -> WhyDocument | None:
     """The document of a position on a branch, by the newest of these series that measured it. None if none did."""
-    places = reasons.places_at(series, branch, number)
-    if not places:
+    candidates = reasons.places_at(series, branch, number)
+    if not candidates:
         return None
-    place = next((place for place in reversed(places) if place.position == number), places[-1])
-    evidence = reasons.evidence_at(place, branch)
+    nearest = next((nearest for nearest in reversed(candidates) if nearest.position == number), candidates[-1])
+    evidence = reasons.evidence_at(nearest, branch)
     ends = [*evidence.before[:1], *evidence.before[-1:], *evidence.after[-1:], evidence.points[evidence.index]]
     shas = dict(Commit.objects.filter(pk__in={point.commit_id for point in ends}).values_list("pk", "sha"))
     return document_of(evidence, branch, shas)

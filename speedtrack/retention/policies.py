@@ -144,16 +144,16 @@ def free_documents(attempts: Ids) -> list[Rows]:
 
 
 def free_samples(attempts: Ids) -> list[Rows]:
-    held = kept.held_benchmarks(attempts)
+    held_benchmarks = kept.held_benchmarks(attempts)
     return [
-        Trial.objects.filter(result__in=free_rows(FREE_RESULTS, attempts, held)),
-        Samples.objects.filter(measurement__in=free_rows(FREE_MEASUREMENTS, attempts, held)),
+        Trial.objects.filter(result__in=free_rows(FREE_RESULTS, attempts, held_benchmarks)),
+        Samples.objects.filter(measurement__in=free_rows(FREE_MEASUREMENTS, attempts, held_benchmarks)),
     ]
 
 
-def free_rows(query: str, attempts: Ids, held: set[tuple[int, str]]) -> RawSQL:
-    """A subquery of the ids, as an attempt may have thousands of rows. ``held``: (attempt id, benchmark name)."""
-    columns = [list(column) for column in zip(*held, strict=True)] or [[], []]
+def free_rows(query: str, attempts: Ids, held_benchmarks: set[tuple[int, str]]) -> RawSQL:
+    """A subquery of the ids, as an attempt may have thousands of rows. ``held_benchmarks``: (attempt id, name)."""
+    columns = [list(column) for column in zip(*held_benchmarks, strict=True)] or [[], []]
     return RawSQL(query, [list(attempts), *columns])  # noqa: S611 - constants
 
 

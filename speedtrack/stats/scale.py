@@ -38,9 +38,9 @@ class Scale:
     def place(self, value: float) -> float:
         return math.log(value) if self.unit is None else value / self.unit
 
-    def value(self, place: float) -> float:
+    def value(self, position: float) -> float:
         """The value at a place on this scale."""
-        return self.ratio(place) if self.unit is None else place * self.unit
+        return self.ratio(position) if self.unit is None else position * self.unit
 
     def ratio(self, delta: float) -> float:
         return math.exp(max(-EXPONENT, min(EXPONENT, delta))) if self.unit is None else 1.0 + delta

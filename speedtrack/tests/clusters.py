@@ -19,9 +19,9 @@ from django.db import connection, connections
 from runners.tests.ports import free_port
 from speedtrack.benchmarks import storing
 from speedtrack.ground.postgres import databases as product_databases
-from speedtrack.processes import postgresql
+from speedtrack.processes import pgcluster, postgresql
 from speedtrack.runs.queue import jobs
-from speedtrack.upkeep.backup import PROGRAMS_OF_DEBIAN
+from speedtrack.upkeep.pgprograms import PROGRAMS_OF_DEBIAN
 
 PATIENCE_S = 120
 
@@ -46,7 +46,7 @@ def until(fact: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def kill(cluster: postgresql.Cluster) -> None:
+def kill(cluster: pgcluster.Cluster) -> None:
     """End a server as a crash would: without a checkpoint."""
     if process := postgresql.postmaster(cluster):
         process.send_signal(signal.SIGQUIT)
@@ -57,10 +57,10 @@ class Cluster:
     """A copy of a running PostgreSQL server, made by pg_basebackup; with ``--write-recovery-conf`` its replica."""
 
     def __init__(self, directory: Path, original: str, *options: str) -> None:
-        self.server = postgresql.Cluster(directory.resolve(), postgresql.programs(), postgresql.system_user())
+        self.server = pgcluster.Cluster(directory.resolve(), postgresql.programs(), postgresql.system_user())
         directory.mkdir(mode=0o700)
         self.server.hand_over(directory)
-        postgresql.open_the_way(self.server)  # another session of pytest closes the folder of all
+        pgcluster.open_the_way(self.server)  # another session of pytest closes the folder of all
         program = str(self.server.programs / "pg_basebackup")
         arguments = ("--dbname", original, "--pgdata", str(directory), "--checkpoint", "fast", "--no-sync", *options)
         subprocess.run([program, *arguments], check=True, **self.server.as_user)

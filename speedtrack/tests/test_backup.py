@@ -29,8 +29,9 @@ from speedtrack.runs.scheduling.versions import PROTOCOL
 from speedtrack.tests import builders
 from speedtrack.tests.clusters import DebianServer, address_of, databases, debian_server, empty_database
 from speedtrack.tests.test_fsck import run_fsck
-from speedtrack.upkeep import backup
-from speedtrack.upkeep.backup import BackupError, back_up, restore
+from speedtrack.upkeep import backup, pgprograms
+from speedtrack.upkeep.backup import back_up, restore
+from speedtrack.upkeep.pgprograms import BackupError
 from speedtrack.web.tests.world import World, slowed
 
 VERSION = {"version": __version__, "protocol": PROTOCOL}
@@ -114,7 +115,7 @@ def test_an_older_postgresql_takes_over_everything(
     manifest = back_up(good)
     cut = altered(good, tmp_path / "cut.zip", lambda n, c: c[: len(c) // 2] if n == backup.DUMP else c)
     with databases(DATABASE_URL=older.url("tracker", "moved", "right")):
-        assert backup.server_version() < manifest.postgresql
+        assert pgprograms.server_version() < manifest.postgresql
         with pytest.raises(BackupError, match="pg_restore failed"):
             restore(cut)
         assert contents() == {}
@@ -142,7 +143,7 @@ def test_only_the_first_lines_of_a_script_lose_what_older_servers_lack() -> None
     )
     for size in (1, 7, 1000):
         out = io.BytesIO()
-        stream = backup.WithoutLines(out, backup.UNKNOWN_TO_OLDER)
+        stream = pgprograms.WithoutLines(out, backup.UNKNOWN_TO_OLDER)
         for start in range(0, len(head + rows), size):
             stream.write((head + rows)[start : start + size])
         assert out.getvalue() == b"SET x = 1;\n" + rows
@@ -218,7 +219,7 @@ def test_suites_that_are_missing_are_named(kept: World, empty: str, tmp_path: Pa
 
 def test_it_is_of_one_moment(kept: World, empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that others write while it is written are in neither the dump nor the manifest."""
-    pass_on: Callable[..., None] = backup.pass_on
+    pass_on: Callable[..., None] = pgprograms.pass_on
     before = contents()
 
     def pass_on_while_others_write(command: list[str], target: Any) -> None:
@@ -351,16 +352,16 @@ def test_work_in_the_background_ends_with_a_failure_between_two_of_its_statement
 
 
 def test_the_programs_must_be_new_enough() -> None:
-    assert backup.major_of(backup.program("pg_dump", 18)) == 18
+    assert pgprograms.major_of(pgprograms.program("pg_dump", 18)) == 18
     with pytest.raises(BackupError, match="no pg_dump of PostgreSQL 99 or newer: install"):
-        backup.program("pg_dump", 99)
+        pgprograms.program("pg_dump", 99)
 
 
 def test_the_password_is_no_argument(settings: Any) -> None:
     with databases(DATABASE_URL="postgresql://me:hunter2@127.0.0.1:1/x?sslmode=prefer"):
-        assert "hunter2" not in " ".join(backup.address())
-        assert "sslmode=prefer" in backup.address()[1]
-        assert backup.environment()["PGPASSWORD"] == "hunter2"
+        assert "hunter2" not in " ".join(pgprograms.address())
+        assert "sslmode=prefer" in pgprograms.address()[1]
+        assert pgprograms.environment()["PGPASSWORD"] == "hunter2"
 
 
 def test_the_commands(kept: World, empty: str, tmp_path: Path) -> None:

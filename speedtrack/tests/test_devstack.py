@@ -19,7 +19,7 @@ from celery import Celery
 
 from runners import brokers, probing
 from speedtrack.celery import BROKER_TRANSPORT
-from speedtrack.processes import devstack, postgresql
+from speedtrack.processes import devstack, pgcluster, postgresql
 from speedtrack.tests import builders
 from speedtrack.tests.clusters import kill
 
@@ -306,7 +306,7 @@ def test_a_server_that_crashed_has_the_same_address_again(short_path: Path, plac
     """Processes that are still running ask at the address that they have."""
     directory = place(short_path) / "postgresql"
     before = postgresql.start(directory)
-    cluster = postgresql.Cluster(directory.resolve(), postgresql.programs(), postgresql.system_user())
+    cluster = pgcluster.Cluster(directory.resolve(), postgresql.programs(), postgresql.system_user())
     try:
         kill(cluster)
         assert postgresql.start(directory) == before

@@ -15,7 +15,7 @@ from django.test import Client
 from structlog.contextvars import bound_contextvars, clear_contextvars
 
 from speedtrack.ground.observing import logs
-from speedtrack.ground.observing.logs import HIDDEN, LineFormatter, json_formatter, without_secrets
+from speedtrack.ground.observing.logs import HIDDEN, PlainLineFormatter, json_formatter, without_secrets
 
 GOLDEN = json.loads((live_settings.BASE_DIR / "runners/tests/golden/secrets-in-logs.json").read_text())
 PLANTED = GOLDEN["planted"]
@@ -42,7 +42,7 @@ def test_no_secret_is_in_a_line(text: str, lines: Any) -> None:
     assert PLANTED not in without_secrets(text)
     assert HIDDEN in without_secrets(text)
     record = logging.LogRecord("x", logging.INFO, "", 0, "%s", (text,), None)
-    assert PLANTED not in LineFormatter("{message}", style="{").format(record)
+    assert PLANTED not in PlainLineFormatter("{message}", style="{").format(record)
     try:
         raise ValueError(text)
     except ValueError:

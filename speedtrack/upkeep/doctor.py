@@ -21,7 +21,7 @@ from speedtrack.ground.postgres import databasefitness, pgsession
 from speedtrack.ground.postgres.replica import watch
 from speedtrack.ground.postgres.replica.watch import ReplicaState
 from speedtrack.monitoring import health
-from speedtrack.monitoring.health import Finding
+from speedtrack.monitoring.health import Diagnosis
 from speedtrack.notices.models import Outbox
 from speedtrack.processes.devstack import BASE_DIR
 from speedtrack.projects import successors
@@ -54,7 +54,7 @@ REPLICAS = {
 }
 
 
-def examine(names: Iterable[str]) -> Iterator[Finding]:
+def examine(names: Iterable[str]) -> Iterator[Diagnosis]:
     """Run these checks one after another, and yield their findings."""
     for name in names:
         try:
@@ -65,7 +65,7 @@ def examine(names: Iterable[str]) -> Iterator[Finding]:
             state = "bad"
         except (OperationalError, NotSupportedError) as e:
             state, text = "bad", databasefitness.of_error(e, connection)
-        yield Finding(name, state, text)
+        yield Diagnosis(name, state, text)
 
 
 def usual_checks() -> list[str]:
@@ -181,7 +181,9 @@ def check_machines() -> tuple[str, str]:
 def check_repositories() -> tuple[str, str]:
     projects = list(Project.objects.tracked().order_by("slug"))
     gone = [
-        f"{one}: {one.default_branch} is gone; {successors.in_words(one)}" for one in projects if one.branch_gone_at
+        f"{project}: {project.default_branch} is gone; {successors.in_words(project)}"
+        for project in projects
+        if project.branch_gone_at
     ]
     failing = [f"{project}: {project.error.partition(chr(10))[0]}" for project in projects if project.error]
     if gone or failing:

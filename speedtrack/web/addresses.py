@@ -30,10 +30,10 @@ class MetricConverter:
     regex = r"[^/,]+,[^/,]*,(?:higher|lower)|[-a-zA-Z0-9_]+"
 
     def to_python(self, text: str) -> str:
-        name, *others = text.split(",")
-        if not others:
+        name, *details = text.split(",")
+        if not details:
             return text
-        unit, better = others
+        unit, better = details
         return outside_key(decoded(name), decoded(unit), Direction(better))
 
     def to_url(self, key: str) -> str:
@@ -49,9 +49,9 @@ def metric_in_query(key: str) -> str:
     metric = outside_metric(key)
     if metric is None:
         return key
-    parts = [metric.title, *([metric.unit] if metric.unit != metric.title else [])]
+    names = [metric.title, *([metric.unit] if metric.unit != metric.title else [])]
     better = ["higher"] if metric.better == Direction.HIGHER else []
-    text = "--".join([*map(in_query, parts), *better])
+    text = "--".join([*map(in_query, names), *better])
     return text if metric_named(text) == key else key
 
 
@@ -69,11 +69,11 @@ def metric_named(text: str) -> str:
     """The key of a metric in an address; the text itself if it is none."""
     if text in METRICS or not ("--" in text or PER in text):
         return text
-    name, *others = text.split("--")
-    better = Direction(others.pop()) if others[-1:] == ["higher"] else Direction.LOWER
-    if len(others) > 1:
+    name, *details = text.split("--")
+    better = Direction(details.pop()) if details[-1:] == ["higher"] else Direction.LOWER
+    if len(details) > 1:
         return text
-    unit = MICROSECONDS if others == ["us"] else (others or [name])[0]
+    unit = MICROSECONDS if details == ["us"] else (details or [name])[0]
     try:
         return outside_key(unescaped(name.replace(PER, "/")), unescaped(unit.replace(PER, "/")), better)
     except UnicodeDecodeError:

@@ -224,10 +224,10 @@ WORDS = {
 ENTRIES = dict(re.findall(r"^- \*\*(.+?)\*\*: (.+)$", (settings.BASE_DIR / "docs/glossary.md").read_text(), re.M))
 
 
-def of_glossary(word: str, page: str, title: str = "") -> Term:
+def of_glossary(entry: str, page: str, title: str = "") -> Term:
     """A term whose text is the entry of this word in docs/glossary.md, without links and markup."""
-    text = re.sub(r"\]\([^)]*\)|[\[`*]", "", ENTRIES[word])
-    return Term(title or word, f"{text[0].upper()}{text[1:]}", page)
+    text = re.sub(r"\]\([^)]*\)|[\[`*]", "", ENTRIES[entry])
+    return Term(title or entry, f"{text[0].upper()}{text[1:]}", page)
 
 
 STATISTICS = {

@@ -14,7 +14,7 @@ from speedtrack_client import __version__, logins
 from speedtrack_client.arguments import Options
 from speedtrack_client.calls import Api, JsonObject, plain
 from speedtrack_client.commands.measuring import line_of
-from speedtrack_client.commands.places import Place, page
+from speedtrack_client.commands.places import ProjectOfCommand, page
 from speedtrack_client.failures import Failure, misused
 
 INSTRUCTIONS = (
@@ -31,7 +31,7 @@ QUEUES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempoten
 Answer = dict[str, Any]
 
 
-class Server(MCPServer):
+class AgentServer(MCPServer):
     """A server whose errors are sentences that an agent can act on."""
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
@@ -53,23 +53,23 @@ def sentence_of_cause(cause: BaseException | None) -> str:
 
 def serve(options: Options) -> None:
     """Answer calls until standard input ends."""
-    server = Server("speedtrack", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
-    tools = Tools(options)
+    server = AgentServer("speedtrack", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+    tools = AgentTools(options)
     for tool in (tools.compare, tools.verdict, tools.why, tools.alerts, tools.paired_comparison):
         server.tool(annotations=READS)(tool)
     server.tool(annotations=QUEUES)(tools.measure)
     server.run("stdio")
 
 
-class Tools:
+class AgentTools:
     """The tools. Their docstrings are what an agent reads. Each call reads the login again."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def project_of(self, project: str) -> tuple[Api, Place]:
+    def project_of(self, project: str) -> tuple[Api, ProjectOfCommand]:
         api = Api(logins.login_for(self.options.url))
-        return api, Place(api, Options(project=project or self.options.project))
+        return api, ProjectOfCommand(api, Options(project=project or self.options.project))
 
     def compare(
         self, base: str, head: str, project: str = "", machine: str = "", all_rows: bool = False
@@ -163,7 +163,7 @@ class Tools:
         return paired(api.get(f"projects/{target.slug}/comparisons/{number}"), all_rows)
 
 
-def with_parent(api: Api, target: Place, commit: str, machine: str) -> tuple[str, JsonObject]:
+def with_parent(api: Api, target: ProjectOfCommand, commit: str, machine: str) -> tuple[str, JsonObject]:
     """The sentence of a commit, and its comparison with its first parent. Raises Failure."""
     name, path = target.commit(commit), f"projects/{target.slug}"
     details = {} if ".." in name else api.get(f"{path}/commits/{quote(name, safe='')}")

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from speedtrack_client import gates, logins, repositories, waiting
 from speedtrack_client.arguments import Options
 from speedtrack_client.calls import Api, JsonObject, plain
-from speedtrack_client.commands.places import Place, page
+from speedtrack_client.commands.places import ProjectOfCommand, page
 from speedtrack_client.failures import Exit, Failure, misused
 from speedtrack_client.printing import Printer
 
@@ -17,7 +17,7 @@ ENDED = ("succeeded", "failed", "cancelled")  # states of a run
 def compare(options: Options, printer: Printer) -> Exit:
     check_compared(options)
     api = Api(logins.login_for(options.url))
-    project = Place(api, options)
+    project = ProjectOfCommand(api, options)
     if options.id:
         comparison = api.get(f"projects/{project.slug}/comparisons/{options.id}")
         return follow(api, project, comparison, options, printer)
@@ -35,7 +35,7 @@ def compare(options: Options, printer: Printer) -> Exit:
 def try_patch(options: Options, printer: Printer) -> Exit:
     """Measure the working tree, a diff or a branch in pairs, and wait for the answer."""
     api = Api(logins.login_for(options.url))
-    project = Place(api, options)
+    project = ProjectOfCommand(api, options)
     order: JsonObject = {"benchmarks": options.benchmarks, "machine": options.machine}
     if options.branch:
         path, more = "comparisons", {"head": options.branch, "base": options.base}
@@ -46,7 +46,7 @@ def try_patch(options: Options, printer: Printer) -> Exit:
     return follow(api, project, comparison, options, printer)
 
 
-def patch_of(project: Place, options: Options) -> JsonObject:
+def patch_of(project: ProjectOfCommand, options: Options) -> JsonObject:
     """The diff and its base: of a file or standard input, else of the working tree. Raises Failure."""
     base = project.commit(options.base) if options.base else None
     if options.diff:
@@ -99,7 +99,7 @@ def nothing_to_compare(options: Options, printer: Printer, head: str) -> Exit:
     return Exit.FINE
 
 
-def follow(api: Api, project: Place, comparison: JsonObject, options: Options, printer: Printer) -> Exit:
+def follow(api: Api, project: ProjectOfCommand, comparison: JsonObject, options: Options, printer: Printer) -> Exit:
     """Report on a requested paired comparison; with --wait, after it has ended."""
     again = f"speedtrack compare --project {project.slug} --id {comparison['id']} --wait"
     if options.wait or options.fail_on_regression is not None:
@@ -118,7 +118,7 @@ def follow(api: Api, project: Place, comparison: JsonObject, options: Options, p
 
 
 def wait_for(
-    api: Api, project: Place, comparison: JsonObject, options: Options, printer: Printer, again: str
+    api: Api, project: ProjectOfCommand, comparison: JsonObject, options: Options, printer: Printer, again: str
 ) -> JsonObject:
     path = f"projects/{project.slug}/comparisons/{comparison['id']}"
 
@@ -218,7 +218,7 @@ def append_summary(options: Options, text: str) -> None:
 
 def measure(options: Options, printer: Printer) -> Exit:
     api = Api(logins.login_for(options.url))
-    project = Place(api, options)
+    project = ProjectOfCommand(api, options)
     revisions = project.range(options.what)
     key: JsonObject = {"range": revisions} if ".." in revisions else {"commits": [revisions]}
     order = {**key, "benchmarks": options.benchmarks, "machine": options.machine, "every": options.every}
@@ -257,7 +257,7 @@ def wait_for_runs(api: Api, numbers: list[int], options: Options, printer: Print
 
 
 def judge_measured(
-    api: Api, project: Place, revisions: str, answer: JsonObject, options: Options, printer: Printer
+    api: Api, project: ProjectOfCommand, revisions: str, answer: JsonObject, options: Options, printer: Printer
 ) -> Exit:
     failed = [run for run in answer["ended"] if run["status"] != "succeeded"]
     for run in failed:
@@ -279,7 +279,7 @@ def judge_measured(
     return code
 
 
-def sides_of(api: Api, project: Place, revisions: str, options: Options) -> JsonObject | None:
+def sides_of(api: Api, project: ProjectOfCommand, revisions: str, options: Options) -> JsonObject | None:
     """The comparison of a range's ends, or of a commit with its first parent; None if it has no parent."""
     base, dots, head = revisions.partition("..")
     if not dots:

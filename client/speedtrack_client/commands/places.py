@@ -10,7 +10,7 @@ from speedtrack_client.failures import misused
 PROJECT = "SPEEDTRACK_PROJECT"
 
 
-class Place:
+class ProjectOfCommand:
     """A project, and whether it tracks the repository of the current directory."""
 
     def __init__(self, api: Api, options: Options) -> None:

@@ -5,7 +5,7 @@ import os
 from speedtrack_client import gates, logins, repositories
 from speedtrack_client.arguments import Options
 from speedtrack_client.calls import Api, JsonObject, plain
-from speedtrack_client.commands.places import PROJECT, Place, page
+from speedtrack_client.commands.places import PROJECT, ProjectOfCommand, page
 from speedtrack_client.failures import Exit, misused
 from speedtrack_client.printing import Printer, ago
 
@@ -32,7 +32,7 @@ def status(options: Options, printer: Printer) -> Exit:
         projects = list(api.some("projects", tracked="true"))
         if repositories.project_of(repositories.addresses(), projects) is None:
             return list_projects(projects, printer)
-    return show_project(api, Place(api, options).project, printer)
+    return show_project(api, ProjectOfCommand(api, options).project, printer)
 
 
 def list_projects(projects: list[JsonObject], printer: Printer) -> Exit:
@@ -84,7 +84,7 @@ def alerts(options: Options, printer: Printer) -> Exit:
     api = Api(logins.login_for(options.url))
     if not 1 <= options.limit <= 10_000:
         raise misused("--limit must be 1 to 10000")
-    path = "alerts" if options.all_projects else f"projects/{Place(api, options).slug}/alerts"
+    path = "alerts" if options.all_projects else f"projects/{ProjectOfCommand(api, options).slug}/alerts"
     documents = list(api.some(path, most=options.limit, status=None if options.status == "any" else options.status))
     if printer.as_json:
         printer.json({"alerts": documents})

@@ -5,7 +5,7 @@ from pathlib import Path
 from speedtrack_client import logins, sending
 from speedtrack_client.arguments import Options
 from speedtrack_client.calls import Api, JsonObject, plain
-from speedtrack_client.commands.places import Place
+from speedtrack_client.commands.places import ProjectOfCommand
 from speedtrack_client.failures import Exit
 from speedtrack_client.printing import Printer
 
@@ -14,7 +14,7 @@ LISTED = 10  # benchmarks, and commits
 
 def results(options: Options, printer: Printer) -> Exit:
     api = Api(logins.login_for(options.url))
-    project = Place(api, options)
+    project = ProjectOfCommand(api, options)
     fields: JsonObject = {
         "format": options.format,
         "commit": stated_commit(options, project),
@@ -56,5 +56,5 @@ def described(report: JsonObject) -> list[str]:
     return lines + [f"and {len(commits) - LISTED} more commits"] * (len(commits) > LISTED)
 
 
-def stated_commit(options: Options, project: Place) -> str:
+def stated_commit(options: Options, project: ProjectOfCommand) -> str:
     return project.commit(options.commit) if options.commit else ""

@@ -64,17 +64,19 @@ def of_a_point(case: CostCase, seed: int) -> DetectionCost:
     tracked = tracker.TrackedLine(quiet_line(points + NEW_POINTS, seed), seed)
     try:
         add_branches(tracked, case.branches - 1)
-        others = add_series(tracked, case.series - 1)
-        measure(tracked, others, 0, points - 1)
+        further_series = add_series(tracked, case.series - 1)
+        measure(tracked, further_series, 0, points - 1)
         Series.objects.update(undetected_since=None)
         analyze()
         backend = backend_pid()
         spent = []
         for i in range(points, points + NEW_POINTS):
-            measure(tracked, others, i, i)
-            begun = (time.process_time(), cpu_of(backend), time.perf_counter())
-            looked = detection.detect()
-            spent.append((np.array([time.process_time(), cpu_of(backend), time.perf_counter()]) - begun) / looked)
+            measure(tracked, further_series, i, i)
+            began_at = (time.process_time(), cpu_of(backend), time.perf_counter())
+            series_count = detection.detect()
+            spent.append(
+                (np.array([time.process_time(), cpu_of(backend), time.perf_counter()]) - began_at) / series_count
+            )
         # The kernel counts another process's CPU in ticks of 10 ms: their mean is more exact than their median.
         worker, elapsed = np.median([row[[0, 2]] for row in spent], axis=0)
         database = np.mean([row[1] for row in spent])
@@ -112,10 +114,10 @@ def add_series(tracked: TrackedLine, count: int) -> list[int]:
         )
         for benchmark in benchmarks
     )
-    return [one.pk for one in series]
+    return [row.pk for row in series]
 
 
-def measure(tracked: TrackedLine, others: list[int], first: int, last: int) -> None:
+def measure(tracked: TrackedLine, further_series: list[int], first: int, last: int) -> None:
     """Measure these commits of the line, and of the other series, which show the same."""
     from django.db import connection
 
@@ -124,9 +126,9 @@ def measure(tracked: TrackedLine, others: list[int], first: int, last: int) -> N
     tracked.measure(first, last)
     commits = [commit.pk for commit in tracked.commits[first : last + 1]]
     with connection.cursor() as cursor:
-        cursor.execute(COPY, {"series": tracked.series.pk, "others": others, "commits": commits})
+        cursor.execute(COPY, {"series": tracked.series.pk, "others": further_series, "commits": commits})
     tracked.series.refresh_from_db(fields=["undetected_since"])
-    Series.objects.filter(pk__in=others).update(undetected_since=tracked.series.undetected_since)
+    Series.objects.filter(pk__in=further_series).update(undetected_since=tracked.series.undetected_since)
 
 
 def quiet_line(count: int, seed: int) -> Line:

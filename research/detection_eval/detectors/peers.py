@@ -1,4 +1,4 @@
-"""Detectors that people use, replayed point by point. Runs in an environment of its own, beside the tracker's.
+"""Detectors that people use, replayed point by point. Runs in an environment of its own, apart from the tracker's.
 
 python -m research.detection_eval.detectors.peers < lines.json > records.json
 
@@ -33,8 +33,8 @@ def direction(y: Sequence[float], index: int) -> int:
 def otava(y: list[float], magnitude: float = 0.0) -> list[Change]:
     from otava.analysis import compute_change_points
 
-    found = compute_change_points(y, window_len=50, max_pvalue=0.001, min_magnitude=magnitude)[0]
-    return [(c.index, 1 if c.stats.mean_2 >= c.stats.mean_1 else -1) for c in found]
+    change_points = compute_change_points(y, window_len=50, max_pvalue=0.001, min_magnitude=magnitude)[0]
+    return [(c.index, 1 if c.stats.mean_2 >= c.stats.mean_1 else -1) for c in change_points]
 
 
 def otava_two_percent(y: list[float]) -> list[Change]:
@@ -51,13 +51,13 @@ def mongodb(y: list[float]) -> list[Change]:
 def asv(y: list[float], threshold: float = 0.05) -> list[Change]:
     from asv.step_detect import detect_steps
 
-    found = []
+    changes = []
     for before, after in itertools.pairwise(detect_steps(y)):
         least = max(before[4], after[4], threshold * min(abs(before[2]), abs(after[2])))
         long = after[1] - after[0] >= 2 <= before[1] - before[0]
         if long and abs(after[2] - before[2]) > least:
-            found.append((int(after[0]), 1 if after[2] > before[2] else -1))
-    return found
+            changes.append((int(after[0]), 1 if after[2] > before[2] else -1))
+    return changes
 
 
 def pelt_rbf(y: list[float]) -> list[Change]:
@@ -66,8 +66,8 @@ def pelt_rbf(y: list[float]) -> list[Change]:
     z = np.log(np.maximum(np.asarray(y), 1e-300))
     if len(z) < 7 or np.ptp(z) == 0:
         return []
-    found = ruptures.KernelCPD(kernel="rbf", min_size=3).fit(z[:, None]).predict(pen=2 * math.log(len(z)))
-    return [(int(i), direction(y, int(i))) for i in found[:-1]]
+    boundaries = ruptures.KernelCPD(kernel="rbf", min_size=3).fit(z[:, None]).predict(pen=2 * math.log(len(z)))
+    return [(int(i), direction(y, int(i))) for i in boundaries[:-1]]
 
 
 def perfherder(y: list[float]) -> list[Change]:
@@ -79,10 +79,10 @@ def perfherder(y: list[float]) -> list[Change]:
     for i in range(max(n, len(y) - 4 * n), len(y) - n + 1):
         before, after = np.asarray(y[i - n : i]), np.asarray(y[i : i + n])
         spread = math.sqrt((before.var(ddof=1) + after.var(ddof=1)) / n)
-        moved = float(after.mean() - before.mean())
-        t = abs(moved) / spread if spread else (math.inf if moved else 0.0)
-        enough = abs(moved) >= 0.02 * abs(float(before.mean()))
-        scores.append((t if t > 7 and enough else 0.0, i, 1 if moved > 0 else -1))
+        shift = float(after.mean() - before.mean())
+        t = abs(shift) / spread if spread else (math.inf if shift else 0.0)
+        enough = abs(shift) >= 0.02 * abs(float(before.mean()))
+        scores.append((t if t > 7 and enough else 0.0, i, 1 if shift > 0 else -1))
     best = max(scores)
     return [(best[1], best[2])] if best[0] else []
 
@@ -100,13 +100,13 @@ def chromium(y: list[float]) -> list[Change]:
     splits = range(least, n - least + 1)
     split = min(splits, key=lambda i: float(np.abs(x[:i] - x[:i].mean()).sum() + np.abs(x[i:] - x[i:].mean()).sum()))
     before, after = x[:split], x[split:]
-    moved = float(np.median(after) - np.median(before))
+    shift = float(np.median(after) - np.median(before))
     spread = min(float(before.std()), float(after.std()))
     fit = np.concatenate([before - before.mean(), after - after.mean()])
-    whole = float(np.square(x - x.mean()).sum())
-    steppiness = 1 - float(np.square(fit).sum()) / whole if whole else 0.0
-    enough = abs(moved) > 0.02 * abs(float(np.median(before))) and abs(moved) > 2.5 * spread
-    return [(offset + split, 1 if moved > 0 else -1)] if enough and steppiness >= 0.5 else []
+    total_square = float(np.square(x - x.mean()).sum())
+    steppiness = 1 - float(np.square(fit).sum()) / total_square if total_square else 0.0
+    enough = abs(shift) > 0.02 * abs(float(np.median(before))) and abs(shift) > 2.5 * spread
+    return [(offset + split, 1 if shift > 0 else -1)] if enough and steppiness >= 0.5 else []
 
 
 PEERS: dict[str, Detector] = {
@@ -125,24 +125,24 @@ def replay(name: str, values: Sequence[Sequence[float]]) -> tuple[list[dict[str,
     """Every report ever made on a line: when, where, which way, whether it vanished; and the seconds it took."""
     detect, y = PEERS[name], [float(np.median(point)) for point in values]
     reports: list[dict[str, Any]] = []
-    begun = time.process_time()
+    began_at = time.process_time()
     for now in range(LEAST, len(y) + 1):
-        shown: set[int] = set()
-        for index, way in ((int(i), int(w)) for i, w in detect(y[:now])):
+        current: set[int] = set()
+        for index, sign in ((int(i), int(w)) for i, w in detect(y[:now])):
             near = [
                 (abs(r["last"] - index), k)
                 for k, r in enumerate(reports)
-                if k not in shown and r["direction"] == way and abs(r["last"] - index) <= SAME
+                if k not in current and r["direction"] == sign and abs(r["last"] - index) <= SAME
             ]
             k = min(near)[1] if near else len(reports)
             if not near:
-                reports.append({"seen": now - 1, "place": index, "direction": way, "vanished": False})
+                reports.append({"seen": now - 1, "place": index, "direction": sign, "vanished": False})
             reports[k]["last"] = index
-            shown.add(k)
+            current.add(k)
         for k, report in enumerate(reports):
-            if k not in shown and name not in REPORTS_STAY:
+            if k not in current and name not in REPORTS_STAY:
                 report["vanished"] = True
-    return reports, time.process_time() - begun
+    return reports, time.process_time() - began_at
 
 
 def main() -> None:

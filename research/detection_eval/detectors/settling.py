@@ -43,7 +43,7 @@ class Rounds:
 
 
 @dataclass(frozen=True)
-class Narrowed:
+class NarrowingResult:
     """Where the narrowing of a range ended: at the right commit, at another one, or at a range with the right one."""
 
     case: Case
@@ -54,9 +54,9 @@ class Narrowed:
     pairs: float
 
 
-def draw(rng: np.random.Generator, count: int, case: Case, changed: bool = True) -> Pairs:
+def draw(rng: np.random.Generator, count: int, case: Case, is_changed: bool = True) -> Pairs:
     noise = rng.standard_t(4, (count, 2)) / math.sqrt(2) if case.heavy else rng.normal(size=(count, 2))
-    values = 100 * np.exp(case.spread * noise) * np.array([1.0, 1 + case.change * changed])
+    values = 100 * np.exp(case.spread * noise) * np.array([1.0, 1 + case.change * is_changed])
     return [(float(base), float(head)) for base, head in values]
 
 
@@ -71,9 +71,9 @@ def confirm_once(case: Case, rng: np.random.Generator, suspected: float) -> tupl
         n = len(pairs)
         for_change, for_effect = evidence_of(pairs, suspected)
         if for_change >= -math.log(LEVEL) or for_effect <= math.log(compare.MISSED) or n >= PAIRS.most:
-            found = compare.settle_pairs(pairs, smallest_effect=EFFECT, level=LEVEL, seed=n, suspected=suspected)
-            if found.answer != compare.ComparisonAnswer.UNKNOWN or n >= PAIRS.most:
-                return found, pairs
+            comparison = compare.settle_pairs(pairs, smallest_effect=EFFECT, level=LEVEL, seed=n, suspected=suspected)
+            if comparison.answer != compare.ComparisonAnswer.UNKNOWN or n >= PAIRS.most:
+                return comparison, pairs
         if n < PAIRS.usual:
             count = min(compare.pairs_left(for_change, for_effect, n, LEVEL), PAIRS.usual - n)
         else:
@@ -92,8 +92,8 @@ def evidence_of(pairs: Pairs, suspected: float) -> tuple[float, float]:
 def rounds_of(case: Case, runs: int, seed: int | list[int]) -> list[tuple[str, int]]:
     """The answers of so many suspicions of a slowdown; run in a process of its own."""
     rng = np.random.default_rng(seed)
-    settled = [confirm_once(case, rng, 1 + max(SUSPECTED, case.change)) for _ in range(runs)]
-    return [(str(found.answer), len(pairs)) for found, pairs in settled]
+    outcomes = [confirm_once(case, rng, 1 + max(SUSPECTED, case.change)) for _ in range(runs)]
+    return [(str(comparison.answer), len(pairs)) for comparison, pairs in outcomes]
 
 
 def confirmed(case: Case, rng: np.random.Generator) -> tuple[float, Pairs]:
@@ -101,9 +101,9 @@ def confirmed(case: Case, rng: np.random.Generator) -> tuple[float, Pairs]:
     from speedtrack.stats.comparing import narrow
 
     while True:
-        found, pairs = confirm_once(case, rng, 1 + max(SUSPECTED, case.change))
-        if found.answer == "different" and found.ratio > 1:
-            return narrow.cautious_ratio(found.ratio, found.low, found.high), pairs
+        comparison, pairs = confirm_once(case, rng, 1 + max(SUSPECTED, case.change))
+        if comparison.answer == "different" and comparison.ratio > 1:
+            return narrow.cautious_ratio(comparison.ratio, comparison.low, comparison.high), pairs
 
 
 def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:
@@ -119,7 +119,7 @@ def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:
         side = bisect.CommitLevel.UNKNOWN
         while side == bisect.CommitLevel.UNKNOWN and len(pairs) < narrow.MOST:
             count = max(narrow.pairs_needed(confirming, ratio=ratio, error=error), len(pairs))
-            pairs += draw(rng, count, case, changed=middle >= cause)
+            pairs += draw(rng, count, case, is_changed=middle >= cause)
             side = narrow.place_commit(pairs, ratio=ratio, error=error).side
         spent += len(pairs)
         if side == bisect.CommitLevel.UNKNOWN:
@@ -142,27 +142,27 @@ def in_parts(
     executor: ProcessPoolExecutor, verb: Callable[[Case, int, list[int]], Answers], case: Case, runs: int, seed: int
 ) -> Answers:
     """All answers of a case, worked out in parts by the processes of the pool."""
-    sizes = [min(AT_ONCE, runs - begun) for begun in range(0, runs, AT_ONCE)]
+    sizes = [min(AT_ONCE, runs - begin) for begin in range(0, runs, AT_ONCE)]
     key = int(1e6 * case.change) + int(1e5 * case.spread)
     jobs = [executor.submit(verb, case, size, [seed, key, i]) for i, size in enumerate(sizes)]
     return [answer for job in jobs for answer in job.result()]
 
 
 def power(executor: ProcessPoolExecutor, case: Case, runs: int, seed: int) -> Rounds:
-    found = in_parts(executor, rounds_of, case, runs, seed)
-    different, same, unknown = (share(found, word) for word in ("different", "same", "unknown"))
-    return Rounds(case, runs, different, same, unknown, mean_pairs(found))
+    answers = in_parts(executor, rounds_of, case, runs, seed)
+    different, same, unknown = (share(answers, answer) for answer in ("different", "same", "unknown"))
+    return Rounds(case, runs, different, same, unknown, mean_pairs(answers))
 
 
-def narrowing(executor: ProcessPoolExecutor, case: Case, runs: int, seed: int) -> Narrowed:
-    found = in_parts(executor, narrowings_of, case, runs, seed)
-    right, wrong, wide = (share(found, word) for word in ("right", "wrong", "wide"))
-    return Narrowed(case, runs, right, wrong, wide, mean_pairs(found))
+def narrowing(executor: ProcessPoolExecutor, case: Case, runs: int, seed: int) -> NarrowingResult:
+    answers = in_parts(executor, narrowings_of, case, runs, seed)
+    right, wrong, wide = (share(answers, answer) for answer in ("right", "wrong", "wide"))
+    return NarrowingResult(case, runs, right, wrong, wide, mean_pairs(answers))
 
 
-def share(found: Sequence[tuple[str, int]], word: str) -> float:
-    return sum(answer == word for answer, _ in found) / len(found)
+def share(answers: Sequence[tuple[str, int]], outcome: str) -> float:
+    return sum(answer == outcome for answer, _ in answers) / len(answers)
 
 
-def mean_pairs(found: Sequence[tuple[str, int]]) -> float:
-    return sum(pairs for _, pairs in found) / len(found)
+def mean_pairs(answers: Sequence[tuple[str, int]]) -> float:
+    return sum(pairs for _, pairs in answers) / len(answers)

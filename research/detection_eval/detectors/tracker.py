@@ -13,7 +13,7 @@ import numpy as np
 from django.db import connection
 
 from research.detection_eval.lines.lines import Line
-from research.detection_eval.scores import MARGIN, Found, Record
+from research.detection_eval.scores import MARGIN, Record, TrackedChange
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.settling import confirm
@@ -66,11 +66,11 @@ def settle(tracked: TrackedLine, now: int) -> Iterator[None]:
             return
         confirm.step()
         yield
-        queued = Run.objects.filter(status=Status.QUEUED, machine=tracked.machine).exclude(reason=Reason.EFFECT)
-        waiting = list(queued.order_by("id"))
-        if not waiting:
+        queued_runs = Run.objects.filter(status=Status.QUEUED, machine=tracked.machine).exclude(reason=Reason.EFFECT)
+        waiting_runs = list(queued_runs.order_by("id"))
+        if not waiting_runs:
             return
-        for run in waiting:
+        for run in waiting_runs:
             tracked.measure_pairs(run, now)
     raise RuntimeError(f"{tracked.line.id}: commit {now} is not settled after {MOST_ROUNDS} rounds")
 
@@ -185,12 +185,12 @@ class TrackedLine:
                 side=side,
                 paired=paired,
                 accepted=True,
-                value=found.value,
-                low=found.low,
-                high=found.high,
-                n=found.n,
+                value=estimate.value,
+                low=estimate.low,
+                high=estimate.high,
+                n=estimate.n,
             )
-            for (attempt, commit, side, _), found in zip(rows, estimates, strict=True)
+            for (attempt, commit, side, _), estimate in zip(rows, estimates, strict=True)
         )
         Samples.objects.bulk_create(
             Samples(measurement=measurement, values=list(values))
@@ -203,7 +203,7 @@ class Lives:
 
     def __init__(self, tracked: TrackedLine, record: Record) -> None:
         self.tracked, self.record = tracked, record
-        self.known: dict[int, Found] = {}
+        self.known: dict[int, TrackedChange] = {}
 
     def note(self, now: int) -> None:
         """Record which change points exist now, and which have vanished."""
@@ -214,25 +214,25 @@ class Lives:
             there.add(pk)
             self.note_one(pk, now, status, (index[before], index[commit]), ratio)
             self.known[pk].kind = kind
-        for pk, found in self.known.items():
+        for pk, change in self.known.items():
             if pk not in there:
-                found.status = "withdrawn"
+                change.status = "withdrawn"
 
     def note_one(self, pk: int, now: int, status: str, span: tuple[int, int], ratio: float) -> None:
         direction = 1 if ratio > 1 else -1
-        found = self.known.get(pk)
-        if found is None:
-            found = self.known[pk] = Found(now, direction, [span[1]], status, ratio=ratio)
-            self.record.found.append(found)
+        change = self.known.get(pk)
+        if change is None:
+            change = self.known[pk] = TrackedChange(now, direction, [span[1]], status, ratio=ratio)
+            self.record.changes.append(change)
         if status == ChangePoint.Status.SUSPECTED:
-            if found.places[-1] != span[1]:
-                found.places.append(span[1])
+            if change.positions[-1] != span[1]:
+                change.positions.append(span[1])
         else:
-            found.bracket = found.bracket or span
-            found.range = span
-        found.status, found.direction = status, direction
-        if status == ChangePoint.Status.CONFIRMED and found.confirmed_at is None:
-            found.confirmed_at = now
+            change.bracket = change.bracket or span
+            change.range = span
+        change.status, change.direction = status, direction
+        if status == ChangePoint.Status.CONFIRMED and change.confirmed_at is None:
+            change.confirmed_at = now
 
 
 def time_of(index: int) -> datetime:

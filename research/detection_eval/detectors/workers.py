@@ -23,8 +23,8 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
     """This many processes with a database each."""
     context = multiprocessing.get_context("spawn")
     urls = context.Queue()
-    with database.databases(count) as made:
-        for url in made:
+    with database.databases(count) as database_urls:
+        for url in database_urls:
             urls.put(url)
         with ProcessPoolExecutor(count, mp_context=context, initializer=begin, initargs=(urls,)) as executor:
             try:
@@ -42,25 +42,27 @@ def play(executor: ProcessPoolExecutor, store: Store, sets: Sequence[DataSet], s
 
     The lines of all sets take turns, so that an interrupted run has got about as far with each.
     """
-    turns = sorted(((i + 1) / len(one.lines), k, i) for k, one in enumerate(sets) for i in range(len(one.lines)))
-    left = [(sets[k], i) for _, k, i in turns if not store.has(piece(sets[k], i))]
-    jobs = {executor.submit(play_line, one.lines[i], seed, one.margin): (one, i) for one, i in left}
-    begun, commits = time.monotonic(), 0
-    for number, done in enumerate(as_completed(jobs), start=1):
-        record = done.result()
-        store.put(piece(*jobs[done]), record)
+    turns = sorted(
+        ((i + 1) / len(dataset.lines), k, i) for k, dataset in enumerate(sets) for i in range(len(dataset.lines))
+    )
+    missing = [(sets[k], i) for _, k, i in turns if not store.has(piece(sets[k], i))]
+    jobs = {executor.submit(play_line, dataset.lines[i], seed, dataset.margin): (dataset, i) for dataset, i in missing}
+    began_at, commits = time.monotonic(), 0
+    for number, job in enumerate(as_completed(jobs), start=1):
+        record = job.result()
+        store.put(piece(*jobs[job]), record)
         commits += len(record.line.values)
-        progress(f"{commits} commits, {number} of {len(jobs)} lines, {time.monotonic() - begun:.0f} s")
+        progress(f"{commits} commits, {number} of {len(jobs)} lines, {time.monotonic() - began_at:.0f} s")
 
 
-def piece(one: DataSet, i: int) -> str:
-    return f"line {one.name} {i}"
+def piece(dataset: DataSet, i: int) -> str:
+    return f"line {dataset.name} {i}"
 
 
-def records_of(store: Store, one: DataSet) -> list[Record]:
+def records_of(store: Store, dataset: DataSet) -> list[Record]:
     """Those that were played, in the order of the lines."""
-    found = (store.get(piece(one, i)) for i in range(len(one.lines)))
-    return [record for record in found if record]
+    records = (store.get(piece(dataset, i)) for i in range(len(dataset.lines)))
+    return [record for record in records if record]
 
 
 def play_line(line: Any, seed: int, margin: int) -> Record:

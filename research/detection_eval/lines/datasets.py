@@ -20,7 +20,7 @@ DRIFT = "drift of 0.3% per commit"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class DatasetSizes:
     """Lines of each data set: ``mixed`` with and without steps, ``kind`` of each kind, ``real`` of each source."""
 
     mixed: int
@@ -31,9 +31,9 @@ class Sizes:
     longest: int  # commits of a labelled line that are played
 
 
-def sizes_for(lines: int) -> Sizes:
+def sizes_for(lines: int) -> DatasetSizes:
     """The sizes of all data sets, by the lines of the largest."""
-    return Sizes(
+    return DatasetSizes(
         mixed=lines,
         gaussian=max(1, lines // 4),
         kind=lines // 12,
@@ -50,28 +50,28 @@ class DataSet:
     margin: int = MARGIN
 
 
-def own(sizes: Sizes, seed: int, harness: Any = None) -> list[DataSet]:
+def own(sizes: DatasetSizes, seed: int, harness: Any = None) -> list[DataSet]:
     """Generated lines: of the harness's generator if there is one, else of the project's own."""
     sets = []
     for k, (name, steps) in enumerate(((SYNTHETIC, True), (SYNTHETIC_NONE, False))):
         if harness:
-            found = harness.synthetic(sizes.mixed, seed=seed + k, with_steps=steps, n=COMMITS)
-            sets.append(DataSet(name, [taken(line) for line in found]))
+            generated = harness.synthetic(sizes.mixed, seed=seed + k, with_steps=steps, n=COMMITS)
+            sets.append(DataSet(name, [taken(line) for line in generated]))
         else:
             sets.append(DataSet(name, noise.mixed(sizes.mixed, seed + k, n=COMMITS, with_steps=steps)))
     sets.append(DataSet(GAUSSIAN, noise.of_kind("Gaussian", sizes.gaussian, seed + 4, n=COMMITS)))
-    others = [name for name in noise.KINDS if name != "Gaussian"] if sizes.kind else []
-    for name in others:
+    kinds = [name for name in noise.KINDS if name != "Gaussian"] if sizes.kind else []
+    for name in kinds:
         sets.append(DataSet(f"{name}, no change", noise.of_kind(name, sizes.kind, seed + 4, n=COMMITS)))
     return [*sets, DataSet(DRIFT, noise.drifting(sizes.drift, seed + 5))]
 
 
-def public(sizes: Sizes, seed: int, harness: Any) -> list[DataSet]:
+def public(sizes: DatasetSizes, seed: int, harness: Any) -> list[DataSet]:
     """Residuals of real histories with steps and without, and histories whose changes people confirmed."""
     sets = []
     for k, (name, steps) in enumerate(((REAL, True), (REAL_NONE, False))):
-        found = harness.resampled(sizes.real, seed=seed + 2 + k, with_steps=steps, n=COMMITS)
-        sets.append(DataSet(name, [taken(line) for line in found]))
+        resampled = harness.resampled(sizes.real, seed=seed + 2 + k, with_steps=steps, n=COMMITS)
+        sets.append(DataSet(name, [taken(line) for line in resampled]))
     for name, folder, margin in ((SAP, "sap_hana_small", MARGIN), (TALOS, "talos_treeherder", 2 * MARGIN)):
         lines = [cut(taken(line), sizes.longest) for line in harness.labelled(folder)]
         sets.append(DataSet(name, [line for line in lines if len(line.values) > 1], margin))

@@ -41,8 +41,8 @@ class Line:
                 levels[index:] *= 1 + direction * size
             return levels * float(np.median(self.medians / levels))
         cuts = [0, *sorted(index for index, _ in self.truth), len(self.values)]
-        parts = pairwise(cuts)
-        return np.concatenate([np.full(b - a, np.median(self.medians[a:b])) for a, b in parts if b > a])
+        segments = pairwise(cuts)
+        return np.concatenate([np.full(b - a, np.median(self.medians[a:b])) for a, b in segments if b > a])
 
     def noise(self, now: int) -> Noise:
         """The noise around a moment of the line: that of its points, and of the trials of a point."""

@@ -25,7 +25,7 @@ class Modes:
 
 @dataclass(frozen=True)
 class NoiseKind:
-    """One kind of noise. ``spread``: its standard deviation, relative; the rest says how it departs from normal."""
+    """One kind of noise. ``spread``: its relative standard deviation; the other fields: how it departs from normal."""
 
     spread: float = 0.015
     shape: str = "normal"
@@ -100,17 +100,17 @@ def visits(rng: np.random.Generator, n: int, modes: Modes) -> Array:
     fresh, stays = rng.random(n) < modes.share, rng.random(n) < modes.stay
     stays[0] = False
     last_fresh = np.maximum.accumulate(np.where(stays, 0, np.arange(n)))
-    found: Array = fresh[last_fresh].astype(np.float64)
-    return found
+    upper: Array = fresh[last_fresh].astype(np.float64)
+    return upper
 
 
 def steps(rng: np.random.Generator, n: int, count: int) -> tuple[list[Change], list[float]]:
     """Up to so many changes of 1 to 20% (log-uniform), three of five of them upwards."""
-    places: list[int] = []
-    for place in rng.integers(MARGIN, n - MARGIN, 200).tolist():
-        if len(places) < count and all(abs(place - other) >= APART for other in places):
-            places.append(place)
-    truth = [(place, 1 if rng.random() < 0.6 else -1) for place in sorted(places)]
+    positions: list[int] = []
+    for position in rng.integers(MARGIN, n - MARGIN, 200).tolist():
+        if len(positions) < count and all(abs(position - earlier) >= APART for earlier in positions):
+            positions.append(position)
+    truth = [(position, 1 if rng.random() < 0.6 else -1) for position in sorted(positions)]
     return truth, [float(np.exp(rng.uniform(math.log(0.01), math.log(0.2)))) for _ in truth]
 
 

@@ -51,12 +51,12 @@ SCRIPT = {"EventDispatch", "FireAnimationFrame", "TimerFire", "RunMicrotasks", "
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """Milliseconds since the request began, bytes of script on the wire. ``drawn``: None where there is no chart."""
+class PageLoad:
+    """Milliseconds since the request began, and bytes of script on the wire. ``chart``: None on a page without one."""
 
     title: str
     paint: float
-    drawn: float | None
+    chart: float | None
     script: int
 
 
@@ -89,14 +89,14 @@ def table() -> Iterator[str]:
         )
         yield "| page | first contentful paint, ms | chart drawn, ms | script, kB on the wire |\n|---|--:|--:|--:|"
         for title, address in pages.items():
-            one = loaded(browser, url, title, address)
-            drawn = marked(one.drawn, DRAWN_MS) if one.drawn else "–"
-            script = marked(one.script / 1000, SCRIPT_KB)
-            yield f"| {one.title} | {marked(one.paint, PAINT_MS)} | {drawn} | {script} |"
+            load = loaded(browser, url, title, address)
+            chart = marked(load.chart, DRAWN_MS) if load.chart else "–"
+            script = marked(load.script / 1000, SCRIPT_KB)
+            yield f"| {load.title} | {marked(load.paint, PAINT_MS)} | {chart} | {script} |"
         yield "\n| movement, 8 lines of 5,000 commits | CPU ms of script, median | p95 |\n|---|--:|--:|"
-        for moved in movements(browser, url + pages[LINES]):
-            p95 = quantiles(moved.each, n=20)[-1]
-            yield f"| {moved.title} | {median(moved.each):.1f} | {marked(p95, SCRIPT_MS, 1)} |"
+        for movement in movements(browser, url + pages[LINES]):
+            p95 = quantiles(movement.each, n=20)[-1]
+            yield f"| {movement.title} | {median(movement.each):.1f} | {marked(p95, SCRIPT_MS, 1)} |"
         browser.close()
 
 
@@ -112,8 +112,8 @@ def lines_address() -> str:
 
 
 def addresses() -> dict[str, str]:
-    measured = Run.objects.filter(project__slug="wide", reason="push").values("commit")
-    head, base = newest(Commit.objects.filter(pk__in=measured), 2)
+    measured_commits = Run.objects.filter(project__slug="wide", reason="push").values("commit")
+    head, base = newest(Commit.objects.filter(pk__in=measured_commits), 2)
     return {
         "home": to("home"),
         "project, a grid of 50 benchmarks": to("project", "wide"),
@@ -143,15 +143,18 @@ def served() -> Iterator[str]:
         process.wait()
 
 
-def loaded(browser: Browser, url: str, title: str, address: str) -> Loaded:
+def loaded(browser: Browser, url: str, title: str, address: str) -> PageLoad:
     answers = []
     for _ in range(LOADS):
         page = opened(browser, url + address)
         answers.append(page.evaluate(LOADED))
         page.context.close()
-    drawn = [one["drawn"] for one in answers if one.get("drawn")]
-    return Loaded(
-        title, median(one["paint"] for one in answers), median(drawn) if drawn else None, answers[-1]["script"]
+    chart_times = [answer["drawn"] for answer in answers if answer.get("drawn")]
+    return PageLoad(
+        title,
+        median(answer["paint"] for answer in answers),
+        median(chart_times) if chart_times else None,
+        answers[-1]["script"],
     )
 
 
@@ -191,11 +194,16 @@ def movements(browser: Browser, address: str) -> Iterator[Moved]:
 
 def costs(events: list[dict[str, Any]], kind: str) -> list[float]:
     """Milliseconds of CPU of all scripts between each event of this kind and the next one."""
-    scripts = sorted((one for one in events if one["name"] in SCRIPT and "tdur" in one), key=lambda one: one["ts"])
+    scripts = sorted(
+        (event for event in events if event["name"] in SCRIPT and "tdur" in event), key=lambda event: event["ts"]
+    )
     outer, end = [], 0.0
-    for one in scripts:  # what ran within another is part of it
-        if one["ts"] >= end:
-            outer.append(one)
-            end = one["ts"] + one["dur"]
-    began = [one["ts"] for one in outer if one.get("args", {}).get("data", {}).get("type") == kind]
-    return [sum(one["tdur"] for one in outer if a <= one["ts"] < b) / 1000 for a, b in pairwise([*began, float("inf")])]
+    for event in scripts:  # what ran within another is part of it
+        if event["ts"] >= end:
+            outer.append(event)
+            end = event["ts"] + event["dur"]
+    began = [event["ts"] for event in outer if event.get("args", {}).get("data", {}).get("type") == kind]
+    return [
+        sum(event["tdur"] for event in outer if a <= event["ts"] < b) / 1000
+        for a, b in pairwise([*began, float("inf")])
+    ]

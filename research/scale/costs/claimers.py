@@ -67,11 +67,11 @@ class Claimer:
         try:
             self.together.wait()
             for _ in range(self.count):
-                begun = perf_counter()
+                began_at = perf_counter()
                 connected.request("POST", "/api/runner/claim", body, headers)
                 answer = connected.getresponse()
                 job = json.loads(answer.read())
-                self.clock_ms.append(1000 * (perf_counter() - begun))
+                self.clock_ms.append(1000 * (perf_counter() - began_at))
                 assert answer.status == 200, job
                 self.claimed.append(job["run"])
                 with connection.cursor() as cursor:
@@ -91,13 +91,13 @@ def race() -> tuple[Cost, float]:
         together = threading.Barrier(len(machines) + 1)
         claimers = [Claimer(machine, port, together) for machine in machines]
         with ThreadPoolExecutor(len(claimers)) as pool:
-            done = [pool.submit(claimer.work) for claimer in claimers]
+            futures = [pool.submit(claimer.work) for claimer in claimers]
             before = cpu_ms(pid)
             together.wait()
-            begun = perf_counter()
-            for one in done:
-                one.result()
-            seconds = perf_counter() - begun
+            began_at = perf_counter()
+            for future in futures:
+                future.result()
+            seconds = perf_counter() - began_at
         web_ms = cpu_ms(pid) - before
     for claimer in claimers:
         MachineToken.objects.filter(key=claimer.token.split("_")[1]).delete()

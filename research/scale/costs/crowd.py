@@ -1,4 +1,4 @@
-"""Claims beside a crowd, from the web server of an installation: many tabs of one page, and a scraper each second."""
+"""Claims during a crowd, from the web server of an installation: many tabs of one page, and a scraper each second."""
 
 import http.client
 import threading
@@ -18,28 +18,28 @@ BESIDE = 40  # claims
 
 
 @dataclass(frozen=True)
-class Crowded:
-    """What claims took alone and beside the crowd, and the pages a second that the crowd got."""
+class CrowdLoad:
+    """The cost of claims alone and during the crowd, and the pages per second that the crowd got."""
 
     alone: Cost
     beside: Cost
     rate: float
 
 
-def crowd(page: str, scraped: Sequence[str], tabs: int = TABS, count: int = BESIDE) -> Crowded:
+def crowd(page: str, scraped: Sequence[str], tabs: int = TABS, count: int = BESIDE) -> CrowdLoad:
     """Claims of one machine while each tab loads the page again and again. The claims are undone."""
     machine = Machine.objects.filter(outside=False).order_by("pk")[0]
     with web_server() as (port, web):
         alone = claims(machine, port, web, count)
-        readers = [Reader(port, [page], 0.0) for _ in range(tabs)]
-        with reading([*readers, Reader(port, scraped, SCRAPE_S)]):
-            begun = monotonic()
+        readers = [PageReader(port, [page], 0.0) for _ in range(tabs)]
+        with reading([*readers, PageReader(port, scraped, SCRAPE_S)]):
+            began_at = monotonic()
             beside = claims(machine, port, web, count)
-            seconds = monotonic() - begun
-        return Crowded(alone, beside, sum(reader.answers for reader in readers) / seconds)
+            seconds = monotonic() - began_at
+        return CrowdLoad(alone, beside, sum(reader.answers for reader in readers) / seconds)
 
 
-class Reader(threading.Thread):
+class PageReader(threading.Thread):
     """Gets addresses in turn until it is ended, at most one in every ``pause_s`` seconds."""
 
     def __init__(self, port: int, addresses: Sequence[str], pause_s: float) -> None:
@@ -68,7 +68,7 @@ class Reader(threading.Thread):
 
 
 @contextmanager
-def reading(readers: Sequence[Reader]) -> Iterator[None]:
+def reading(readers: Sequence[PageReader]) -> Iterator[None]:
     with ExitStack() as stack:
         for reader in readers:
             reader.start()

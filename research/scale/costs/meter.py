@@ -67,14 +67,14 @@ def stat_fields(pid: int) -> list[str]:
 @contextmanager
 def counted_queries() -> Iterator[list[str]]:
     """The statements that this process sends meanwhile."""
-    sent: list[str] = []
+    statements: list[str] = []
 
-    def count(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
-        sent.append(sql)
-        return execute(sql, *rest)
+    def count(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
+        statements.append(sql)
+        return execute(sql, *arguments)
 
     with connection.execute_wrapper(count):
-        yield sent
+        yield statements
 
 
 def cost_of(calls: Sequence[Callable[[], object]], warm: bool = True) -> Cost:
@@ -83,13 +83,13 @@ def cost_of(calls: Sequence[Callable[[], object]], warm: bool = True) -> Cost:
         calls[0]()
     clock = []
     database, web = postgresql_ms(), process_time()
-    with counted_queries() as sent:
+    with counted_queries() as statements:
         for call in calls:
-            begun = perf_counter()
+            began_at = perf_counter()
             call()
-            clock.append(1000 * (perf_counter() - begun))
+            clock.append(1000 * (perf_counter() - began_at))
     web, database = 1000 * (process_time() - web), postgresql_ms() - database
-    return Cost(clock, web, database, len(sent))
+    return Cost(clock, web, database, len(statements))
 
 
 def together(costs: Sequence[Cost]) -> Cost:

@@ -33,8 +33,8 @@ PERSONAL = {
 
 
 @dataclass(frozen=True)
-class Page:
-    """Addresses of one kind. ``name``: that of ``urls.py``; ``title``: what is special about these."""
+class PageKind:
+    """Addresses of one kind. ``name``: that of ``urls.py``; ``title``: how these differ from others of the name."""
 
     name: str
     title: str
@@ -43,7 +43,7 @@ class Page:
 
 @dataclass(frozen=True)
 class PageCost:
-    page: Page
+    page: PageKind
     cost: Cost
     wire: int
 
@@ -57,7 +57,7 @@ def newest(rows: Any, count: int = CALLS) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Subject:
+class MeasuredProjects:
     """The slugs of the projects whose pages are measured: one with many series, and one with a long history."""
 
     wide: str = "wide"
@@ -70,14 +70,14 @@ class Subject:
         return machines.filter(projects__slug=self.wide).first() or machines.filter(series__project__slug=self.wide)[0]
 
 
-HISTORIES = Subject()
+HISTORIES = MeasuredProjects()
 
 
-def pages(subject: Subject) -> list[Page]:
+def pages(subject: MeasuredProjects) -> list[PageKind]:
     return [*pages_of_projects(subject), *other_pages()]
 
 
-def pages_of_projects(subject: Subject) -> list[Page]:
+def pages_of_projects(subject: MeasuredProjects) -> list[PageKind]:
     """Those that are about its projects."""
     return [
         *project_pages(subject.wide),
@@ -90,72 +90,74 @@ def pages_of_projects(subject: Subject) -> list[Page]:
     ]
 
 
-def grid_pages(subject: Subject) -> Iterable[Page]:
+def grid_pages(subject: MeasuredProjects) -> Iterable[PageKind]:
     for slug in dict.fromkeys((subject.wide, subject.long)):
         benchmarks = Benchmark.objects.filter(project__slug=slug, series__isnull=False).distinct().count()
-        yield Page("project", f"a grid of {benchmarks} benchmarks", [to("project", slug)])
-    yield Page("machine", "", [to("machine", subject.machine)])
-    yield Page("machine-values", "", [to("machine-values", subject.machine, "json")])
+        yield PageKind("project", f"a grid of {benchmarks} benchmarks", [to("project", slug)])
+    yield PageKind("machine", "", [to("machine", subject.machine)])
+    yield PageKind("machine-values", "", [to("machine-values", subject.machine, "json")])
 
 
-def list_pages(slug: str) -> Iterable[Page]:
+def list_pages(slug: str) -> Iterable[PageKind]:
     for name in ("alerts", "change_points", "commits", "measurements", "runs", "sensitivity", "series"):
-        yield Page(f"api:list_{name}", "1,000 rows", [to(f"api:list_{name}", slug, query="?limit=1000")])
+        yield PageKind(f"api:list_{name}", "1,000 rows", [to(f"api:list_{name}", slug, query="?limit=1000")])
 
 
-def project_pages(slug: str) -> Iterable[Page]:
+def project_pages(slug: str) -> Iterable[PageKind]:
     wide = Project.objects.get(slug=slug)
-    measured = Run.objects.filter(project=wide, reason__in=("push", "import")).values("commit")
-    commits = newest(Commit.objects.filter(pk__in=measured))
+    measured_commits = Run.objects.filter(project=wide, reason__in=("push", "import")).values("commit")
+    commits = newest(Commit.objects.filter(pk__in=measured_commits))
     series = Series.objects.filter(project=wide).count()
-    yield Page("project-values", "", [to("project-values", slug, "json")])
-    yield Page("board", "60 plots", [to("board", slug)])
-    yield Page("gains", "", [to("gains", slug)])
-    yield Page("releases", "", [to("releases", slug)])
-    yield Page("changes-feed", "", [to("changes-feed", slug)])
-    yield Page("releases-feed", "", [to("releases-feed", slug)])
-    yield Page("badge", "the change since the last release", [to("badge", slug, "svg", query="?show=release")])
-    yield Page("project-picture", "", [to("project-picture", slug)])
-    yield Page("releases-values", "", [to("releases-values", slug, "json")])
+    yield PageKind("project-values", "", [to("project-values", slug, "json")])
+    yield PageKind("board", "60 plots", [to("board", slug)])
+    yield PageKind("gains", "", [to("gains", slug)])
+    yield PageKind("releases", "", [to("releases", slug)])
+    yield PageKind("changes-feed", "", [to("changes-feed", slug)])
+    yield PageKind("releases-feed", "", [to("releases-feed", slug)])
+    yield PageKind("badge", "the change since the last release", [to("badge", slug, "svg", query="?show=release")])
+    yield PageKind("project-picture", "", [to("project-picture", slug)])
+    yield PageKind("releases-values", "", [to("releases-values", slug, "json")])
     if commits:
-        head = newest(Commit.objects.filter(pk__in=measured, positions__branch__name=wide.default_branch))
+        head = newest(Commit.objects.filter(pk__in=measured_commits, positions__branch__name=wide.default_branch))
         since = (
             f"{min(commit.committed_at for commit in head):%Y-%m-%dT%H:%M:%SZ}"  # those of other branches are far apart
         )
-        yield Page("export", f"{len(head)} commits", [to("export", slug, "ndjson", query=f"?since={since}")])
-    yield Page("openmetrics", "", [to("openmetrics", slug)])
-    yield Page("commit", f"{series} series", [to("commit", slug, one.sha) for one in commits])
-    yield Page("commit-values", f"{series} series", [to("commit-values", slug, one.sha, "json") for one in commits])
+        yield PageKind("export", f"{len(head)} commits", [to("export", slug, "ndjson", query=f"?since={since}")])
+    yield PageKind("openmetrics", "", [to("openmetrics", slug)])
+    yield PageKind("commit", f"{series} series", [to("commit", slug, commit.sha) for commit in commits])
+    yield PageKind(
+        "commit-values", f"{series} series", [to("commit-values", slug, commit.sha, "json") for commit in commits]
+    )
     ends = [f"?base={old.sha}&head={new.sha}" for new, old in pairwise(commits)]
-    yield Page("compare", f"{series} series", [to("compare", slug, query=both) for both in ends])
-    yield Page("compare", "all rows", [to("compare", slug, query=f"{both}&rows=all") for both in ends])
-    yield Page("story", f"{series} series", [to("story", slug, query=both) for both in ends])
-    yield Page("story-text", "", [to("story-text", slug, query=both) for both in ends])
-    yield Page("compare-values", "", [to("compare-values", slug, "json", query=both) for both in ends])
+    yield PageKind("compare", f"{series} series", [to("compare", slug, query=both) for both in ends])
+    yield PageKind("compare", "all rows", [to("compare", slug, query=f"{both}&rows=all") for both in ends])
+    yield PageKind("story", f"{series} series", [to("story", slug, query=both) for both in ends])
+    yield PageKind("story-text", "", [to("story-text", slug, query=both) for both in ends])
+    yield PageKind("compare-values", "", [to("compare-values", slug, "json", query=both) for both in ends])
     benchmarks = Benchmark.objects.filter(project=wide).order_by("pk").values_list("name", flat=True)
-    yield Page("latency", "", [to("latency", slug, name) for name in benchmarks[:CALLS]])
-    yield Page("latency-values", "", [to("latency-values", slug, name, "json") for name in benchmarks[:CALLS]])
-    yield Page("compare-picture", "", [to("compare-picture", slug, query=both) for both in ends])
-    yield Page("alerts", "", [to("alerts", slug, query="?status=all")])
-    yield Page("alerts-values", "", [to("alerts-values", slug, "json", query="?status=all")])
-    yield Page("alerts-feed", "", [to("alerts-feed", slug)])
-    yield Page("sensitivity", "", [to("sensitivity", slug)])
-    yield Page("sensitivity-values", "", [to("sensitivity-values", slug, "json")])
-    yield Page("mutes", "", [to("mutes", slug)])
-    yield Page("policies", "", [to("policies", slug)])
-    yield Page("measure", "", [to("measure", slug)])
-    yield Page("pulls", "", [to("pulls", slug)])
-    yield Page("tries", "", [to("tries", slug)])
+    yield PageKind("latency", "", [to("latency", slug, name) for name in benchmarks[:CALLS]])
+    yield PageKind("latency-values", "", [to("latency-values", slug, name, "json") for name in benchmarks[:CALLS]])
+    yield PageKind("compare-picture", "", [to("compare-picture", slug, query=both) for both in ends])
+    yield PageKind("alerts", "", [to("alerts", slug, query="?status=all")])
+    yield PageKind("alerts-values", "", [to("alerts-values", slug, "json", query="?status=all")])
+    yield PageKind("alerts-feed", "", [to("alerts-feed", slug)])
+    yield PageKind("sensitivity", "", [to("sensitivity", slug)])
+    yield PageKind("sensitivity-values", "", [to("sensitivity-values", slug, "json")])
+    yield PageKind("mutes", "", [to("mutes", slug)])
+    yield PageKind("policies", "", [to("policies", slug)])
+    yield PageKind("measure", "", [to("measure", slug)])
+    yield PageKind("pulls", "", [to("pulls", slug)])
+    yield PageKind("tries", "", [to("tries", slug)])
     if comparison := PairedComparison.objects.filter(project=wide).first():
-        yield Page("try", "", [to("try", slug, comparison.pk)])
-    yield Page("bisect", "", [to("bisect", slug)])
-    yield Page("channels", "", [to("channels", slug)])
-    yield Page("channel-add", "", [to("channel-add", slug, "webhook")])
+        yield PageKind("try", "", [to("try", slug, comparison.pk)])
+    yield PageKind("bisect", "", [to("bisect", slug)])
+    yield PageKind("channels", "", [to("channels", slug)])
+    yield PageKind("channel-add", "", [to("channel-add", slug, "webhook")])
     if channel := Channel.objects.filter(project=wide).first():
-        yield Page("channel", "", [to("channel", slug, channel.pk)])
+        yield PageKind("channel", "", [to("channel", slug, channel.pk)])
 
 
-def timeline_pages(subject: Subject) -> Iterable[Page]:
+def timeline_pages(subject: MeasuredProjects) -> Iterable[PageKind]:
     lines = Series.objects.select_related("benchmark", "machine").order_by("pk")
     line, wide = (lines.filter(project__slug=slug).first() for slug in (subject.long, subject.wide))
     if line is None or wide is None:
@@ -163,109 +165,113 @@ def timeline_pages(subject: Subject) -> Iterable[Page]:
     about = (subject.long, line.benchmark.name, line.metric)
     machines = Machine.objects.filter(series__project__slug=subject.long).order_by("pk").distinct()
     everywhere = "?last=all&" + "&".join(f"machine={machine.name}" for machine in machines[:8])
-    whole = f"{Commit.objects.filter(measurements__series=line, measurements__paired=False).distinct().count()} commits"
-    yield Page("timeline", "200 commits", [to("timeline", *about)])
+    all_commits = (
+        f"{Commit.objects.filter(measurements__series=line, measurements__paired=False).distinct().count()} commits"
+    )
+    yield PageKind("timeline", "200 commits", [to("timeline", *about)])
     newest_commit = Commit.objects.filter(measurements__series=line).order_by("-pk").first()
     assert newest_commit
-    yield Page("timeline-why", "", [to("timeline-why", *about, query=f"?commit={newest_commit.sha}")])
-    yield Page("takes", "", [to("takes", *about)])
-    yield Page("embed", "", [to("embed", *about)])
-    yield Page("timeline-picture", "", [to("timeline-picture", *about)])
-    on_all = f"{whole} x {len(machines[:8])} machines"
-    yield Page("timeline", on_all, [to("timeline", *about, query=everywhere)])
-    yield Page("timeline-values", f"JSON, {whole}", [to("timeline-values", *about, "json", query="?last=all")])
-    yield Page("timeline-values", f"JSON, {on_all}", [to("timeline-values", *about, "json", query=everywhere)])
+    yield PageKind("timeline-why", "", [to("timeline-why", *about, query=f"?commit={newest_commit.sha}")])
+    yield PageKind("takes", "", [to("takes", *about)])
+    yield PageKind("embed", "", [to("embed", *about)])
+    yield PageKind("timeline-picture", "", [to("timeline-picture", *about)])
+    on_all = f"{all_commits} x {len(machines[:8])} machines"
+    yield PageKind("timeline", on_all, [to("timeline", *about, query=everywhere)])
+    yield PageKind(
+        "timeline-values", f"JSON, {all_commits}", [to("timeline-values", *about, "json", query="?last=all")]
+    )
+    yield PageKind("timeline-values", f"JSON, {on_all}", [to("timeline-values", *about, "json", query=everywhere)])
     points_address = to("api:read_points", line.pk, query=f"?limit={MOST_POINTS}")
-    yield Page("api:read_points", f"the API's JSON, {whole}", [points_address])
-    yield Page("timeline-values", f"SVG, {whole}", [to("timeline-values", *about, "svg", query="?last=all")])
-    named = f"{subject.wide}/{wide.benchmark.name}/{wide.metric}@{wide.machine.name}"
+    yield PageKind("api:read_points", f"the API's JSON, {all_commits}", [points_address])
+    yield PageKind("timeline-values", f"SVG, {all_commits}", [to("timeline-values", *about, "svg", query="?last=all")])
+    line_key = f"{subject.wide}/{wide.benchmark.name}/{wide.metric}@{wide.machine.name}"
     branches = Branch.objects.filter(project__slug=subject.wide).order_by("pk").values_list("name", flat=True)[:8]
-    each = "?" + "&".join(f"line={named}:{branch}" for branch in branches)
+    each = "?" + "&".join(f"line={line_key}:{branch}" for branch in branches)
     title = f"JSON, lines of {len(branches)} branches"
-    yield Page("timeline-values", title, [to("timeline-values", *about, "json", query=each)])
-    yield Page("lines", "", [to("lines", subject.wide, query="?q=get+main")])
-    yield Page("timeline-values", f"CSV, {whole}", [to("timeline-values", *about, "csv", query="?last=all")])
+    yield PageKind("timeline-values", title, [to("timeline-values", *about, "json", query=each)])
+    yield PageKind("lines", "", [to("lines", subject.wide, query="?q=get+main")])
+    yield PageKind("timeline-values", f"CSV, {all_commits}", [to("timeline-values", *about, "csv", query="?last=all")])
 
 
-def run_pages(slug: str) -> Iterable[Page]:
-    ended = Run.objects.filter(project__slug=slug, status=Status.SUCCEEDED)
+def run_pages(slug: str) -> Iterable[PageKind]:
+    succeeded_runs = Run.objects.filter(project__slug=slug, status=Status.SUCCEEDED)
     documented = Result.objects.filter(attempt__run=OuterRef("pk"))
-    pushed = newest(ended.filter(Exists(documented), reason="push")) or newest(ended)
-    waiting = newest(Run.objects.filter(project__slug=slug, status=Status.QUEUED))
-    paired = newest(ended.filter(reason="confirm"))
-    yield Page("run", "of a push", [to("run", one.pk) for one in pushed])
-    yield Page("run-values", "", [to("run-values", one.pk, "json") for one in pushed])
-    yield Page("run", "of pairs", [to("run", one.pk) for one in paired])
-    yield Page("run", "that waits", [to("run", one.pk) for one in waiting])
+    pushed = newest(succeeded_runs.filter(Exists(documented), reason="push")) or newest(succeeded_runs)
+    waiting_runs = newest(Run.objects.filter(project__slug=slug, status=Status.QUEUED))
+    paired = newest(succeeded_runs.filter(reason="confirm"))
+    yield PageKind("run", "of a push", [to("run", run.pk) for run in pushed])
+    yield PageKind("run-values", "", [to("run-values", run.pk, "json") for run in pushed])
+    yield PageKind("run", "of pairs", [to("run", run.pk) for run in paired])
+    yield PageKind("run", "that waits", [to("run", run.pk) for run in waiting_runs])
     for name in ("run-log", "run-log-lines", "run-log-text"):
-        yield Page(name, "", [to(name, one.pk) for one in pushed])
-    yield Page("run-script", "", [to("run-script", one.pk) for one in pushed])
+        yield PageKind(name, "", [to(name, run.pk) for run in pushed])
+    yield PageKind("run-script", "", [to("run-script", run.pk) for run in pushed])
     if profile := Profile.objects.filter(attempt__run__project__slug=slug).first():
-        yield Page("profile-folded", "", [to("profile-folded", profile.pk)])
+        yield PageKind("profile-folded", "", [to("profile-folded", profile.pk)])
 
 
-def alert_pages(slug: str) -> Iterable[Page]:
+def alert_pages(slug: str) -> Iterable[PageKind]:
     alerts = newest(Alert.objects.filter(project__slug=slug))
-    yield Page("alert", "with its lines", [to("alert", one.pk) for one in alerts])
-    yield Page("alert-values", "", [to("alert-values", one.pk) for one in alerts])
-    yield Page("alert-picture", "", [to("alert-picture", one.pk) for one in alerts])
+    yield PageKind("alert", "with its lines", [to("alert", alert.pk) for alert in alerts])
+    yield PageKind("alert-values", "", [to("alert-values", alert.pk) for alert in alerts])
+    yield PageKind("alert-picture", "", [to("alert-picture", alert.pk) for alert in alerts])
 
 
-def other_pages() -> Iterable[Page]:
-    yield Page("home", "", [to("home")])
-    yield Page("home-values", "", [to("home-values")])
-    yield Page("all-gains", "", [to("all-gains")])
-    yield Page("all-alerts", "", [to("all-alerts", query="?status=all")])
-    yield Page("all-alerts-values", "", [to("all-alerts-values", "json", query="?status=all")])
-    yield Page("all-alerts-feed", "", [to("all-alerts-feed")])
-    yield Page("machines", "", [to("machines")])
-    yield Page("search", "words of subjects", [to("search", query="?q=change+number")])
-    yield Page("search-values", "words of subjects", [to("search-values", query="?q=change+number")])
-    yield Page("search-values", "a sha", [to("search-values", query="?q=abcde")])
-    yield Page("ladders", "", [to("ladders")])
-    yield Page("ladders-values", "", [to("ladders-values", "json")])
-    waiting = Run.objects.filter(status=Status.QUEUED).count()
-    yield Page("queue", f"{waiting} waiting", [to("queue")])
-    yield Page("notifications", "", [to("notifications")])
-    yield Page("help-index", "", [to("help-index")])
-    yield Page("help", "", [to("help", "methodology")])
-    yield Page("api-docs", "", [to("api-docs")])
-    yield Page("api-openapi", "", [to("api-openapi")])
-    yield Page("login", "", [to("login")])
-    yield Page("account", "", [to("account")])
-    yield Page("own-tokens", "", [to("own-tokens")])
-    yield Page("own-sessions", "", [to("own-sessions")])
-    yield Page("healthz", "", [to("healthz")])
-    yield Page("metrics", "", [to("metrics")])
-    yield Page("all-annotations", "", [to("all-annotations")])
-    yield Page("settings", "", [to("settings")])
-    yield Page("pins", "an empty board", [to("pins")])
-    yield Page("track", "", [to("track")])
-    yield Page("audit", "", [to("audit")])
-    yield Page("audit-values", "", [to("audit-values", "json")])
-    yield Page("suites", "", [to("suites")])
-    yield Page("suite-new", "", [to("suite-new")])
-    yield Page("machine-settings", "", [to("machine-settings")])
-    yield Page("installation", "", [to("installation")])
+def other_pages() -> Iterable[PageKind]:
+    yield PageKind("home", "", [to("home")])
+    yield PageKind("home-values", "", [to("home-values")])
+    yield PageKind("all-gains", "", [to("all-gains")])
+    yield PageKind("all-alerts", "", [to("all-alerts", query="?status=all")])
+    yield PageKind("all-alerts-values", "", [to("all-alerts-values", "json", query="?status=all")])
+    yield PageKind("all-alerts-feed", "", [to("all-alerts-feed")])
+    yield PageKind("machines", "", [to("machines")])
+    yield PageKind("search", "words of subjects", [to("search", query="?q=change+number")])
+    yield PageKind("search-values", "words of subjects", [to("search-values", query="?q=change+number")])
+    yield PageKind("search-values", "a sha", [to("search-values", query="?q=abcde")])
+    yield PageKind("ladders", "", [to("ladders")])
+    yield PageKind("ladders-values", "", [to("ladders-values", "json")])
+    waiting_count = Run.objects.filter(status=Status.QUEUED).count()
+    yield PageKind("queue", f"{waiting_count} waiting", [to("queue")])
+    yield PageKind("notifications", "", [to("notifications")])
+    yield PageKind("help-index", "", [to("help-index")])
+    yield PageKind("help", "", [to("help", "methodology")])
+    yield PageKind("api-docs", "", [to("api-docs")])
+    yield PageKind("api-openapi", "", [to("api-openapi")])
+    yield PageKind("login", "", [to("login")])
+    yield PageKind("account", "", [to("account")])
+    yield PageKind("own-tokens", "", [to("own-tokens")])
+    yield PageKind("own-sessions", "", [to("own-sessions")])
+    yield PageKind("healthz", "", [to("healthz")])
+    yield PageKind("metrics", "", [to("metrics")])
+    yield PageKind("all-annotations", "", [to("all-annotations")])
+    yield PageKind("settings", "", [to("settings")])
+    yield PageKind("pins", "an empty board", [to("pins")])
+    yield PageKind("track", "", [to("track")])
+    yield PageKind("audit", "", [to("audit")])
+    yield PageKind("audit-values", "", [to("audit-values", "json")])
+    yield PageKind("suites", "", [to("suites")])
+    yield PageKind("suite-new", "", [to("suite-new")])
+    yield PageKind("machine-settings", "", [to("machine-settings")])
+    yield PageKind("installation", "", [to("installation")])
 
 
-def settings_pages(slug: str) -> Iterable[Page]:
+def settings_pages(slug: str) -> Iterable[PageKind]:
     notes = newest(Annotation.objects.filter(project__slug=slug))
-    yield Page("annotations", f"{Annotation.objects.filter(project__slug=slug).count()}", [to("annotations", slug)])
-    yield Page("annotation", "", [to("annotation", one.pk) for one in notes])
-    yield Page("project-settings", "", [to("project-settings", slug)])
-    yield Page("project-untrack", "", [to("project-untrack", slug)])
+    yield PageKind("annotations", f"{Annotation.objects.filter(project__slug=slug).count()}", [to("annotations", slug)])
+    yield PageKind("annotation", "", [to("annotation", row.pk) for row in notes])
+    yield PageKind("project-settings", "", [to("project-settings", slug)])
+    yield PageKind("project-untrack", "", [to("project-untrack", slug)])
     calls = Delivery.objects.filter(project__slug=slug)
-    yield Page("deliveries", f"{calls.count()}", [to("deliveries", slug)])
-    yield Page("delivery", "", [to("delivery", slug, one.pk) for one in newest(calls.only("pk"))])
-    yield Page("members", "", [to("members", slug)])
-    yield Page("project-visibility", "", [to("project-visibility", slug)])
-    yield Page("project-audit", "", [to("project-audit", slug)])
-    yield Page("project-audit-values", "", [to("project-audit-values", slug, "csv")])
-    yield Page("suite", "", [to("suite", Project.objects.get(slug=slug).suite)])
+    yield PageKind("deliveries", f"{calls.count()}", [to("deliveries", slug)])
+    yield PageKind("delivery", "", [to("delivery", slug, row.pk) for row in newest(calls.only("pk"))])
+    yield PageKind("members", "", [to("members", slug)])
+    yield PageKind("project-visibility", "", [to("project-visibility", slug)])
+    yield PageKind("project-audit", "", [to("project-audit", slug)])
+    yield PageKind("project-audit-values", "", [to("project-audit-values", slug, "csv")])
+    yield PageKind("suite", "", [to("suite", Project.objects.get(slug=slug).suite)])
 
 
-def measure(subject: Subject = HISTORIES, calls: int = CALLS) -> Iterable[PageCost]:
+def measure(subject: MeasuredProjects = HISTORIES, calls: int = CALLS) -> Iterable[PageCost]:
     """Each page as a visitor sees it, or as an operator if it needs an account."""
     visitor, operator = client_of(None), client_of("")
     for page in pages(subject):
@@ -289,7 +295,7 @@ def operator_or(person: str) -> User:
     return User.objects.get_or_create(username="bench", defaults=rights)[0]
 
 
-def cost_of_page(page: Page, client: Client, calls: int) -> PageCost:
+def cost_of_page(page: PageKind, client: Client, calls: int) -> PageCost:
     sizes: list[int] = []
     targets = [page.addresses[number % len(page.addresses)] for number in range(calls)]
     each: list[Callable[[], object]] = [partial(get, client, address, sizes) for address in targets]
@@ -299,5 +305,5 @@ def cost_of_page(page: Page, client: Client, calls: int) -> PageCost:
 def get(client: Client, address: str, sizes: list[int]) -> None:
     response: Any = client.get(address)
     assert response.status_code == 200, f"{address}: {response.status_code}"
-    sent = b"".join(response.streaming_content) if response.streaming else response.content
-    sizes.append(len(sent))
+    content = b"".join(response.streaming_content) if response.streaming else response.content
+    sizes.append(len(content))

@@ -1,4 +1,4 @@
-"""Many viewers of logs that grow, and claims beside them, from the processes that an installation runs."""
+"""Many viewers of growing logs, and claims meanwhile, from the processes that an installation runs."""
 
 import asyncio
 import subprocess
@@ -23,8 +23,8 @@ SECONDS = 30
 
 
 @dataclass(frozen=True)
-class Watched:
-    """What the process of streams took of a core, and what claims took without viewers and beside them."""
+class ViewerLoad:
+    """The share of a core that the process of streams used, and the cost of claims without viewers and with them."""
 
     share: float
     events: int
@@ -32,24 +32,24 @@ class Watched:
     beside: Cost
 
 
-def watch(viewers: int = VIEWERS, seconds: int = SECONDS) -> Watched:
+def watch(viewers: int = VIEWERS, seconds: int = SECONDS) -> ViewerLoad:
     """Let them watch a run of each machine but the first, whose log gets a line each second. Everything is undone."""
-    first, *others = Machine.objects.order_by("pk")
-    runs = [run for machine in others if (run := queue.claim(machine))]
+    first, *watched_machines = Machine.objects.order_by("pk")
+    runs = [run for machine in watched_machines if (run := queue.claim(machine))]
     try:
         with web_server() as (port, web), live_server() as (live_port, live):
             alone = claims(first, port, web)
             together = Viewers(live_port, [run.pk for run in runs], viewers)
             with together:
                 write(runs, 0, 2)  # all viewers have come
-                before, heard, begun = cpu_ms(live), together.heard, monotonic()
+                before, heard, began_at = cpu_ms(live), together.heard, monotonic()
                 claiming = Claims(first, port, web)
                 claiming.start()
                 write(runs, 2, seconds)
-                share = (cpu_ms(live) - before) / (1000 * (monotonic() - begun))
+                share = (cpu_ms(live) - before) / (1000 * (monotonic() - began_at))
                 events = together.heard - heard
                 claiming.join()
-            return Watched(share, events, alone, claiming.cost)
+            return ViewerLoad(share, events, alone, claiming.cost)
     finally:
         LogChunk.objects.filter(attempt__run__in=runs).delete()
         queue_again([run.pk for run in runs])
@@ -58,12 +58,12 @@ def watch(viewers: int = VIEWERS, seconds: int = SECONDS) -> Watched:
 
 def write(runs: list[Run], first: int, seconds: int) -> None:
     """A line of each log in each second."""
-    begun = monotonic()
+    began_at = monotonic()
     for second in range(seconds):
         for run in runs:
             piece = LogPiece(token=run.lease_token, seq=first + second, phase="measure", text=f"trial {second}\n")
             queue.keep_log(run.machine, run.pk, piece)
-        threading.Event().wait(max(0.0, begun + second + 1 - monotonic()))
+        threading.Event().wait(max(0.0, began_at + second + 1 - monotonic()))
 
 
 def claims(machine: Machine, port: int, web: int, count: int = CLAIMS) -> Cost:
@@ -77,7 +77,7 @@ def claims(machine: Machine, port: int, web: int, count: int = CLAIMS) -> Cost:
 
 
 class Claims(threading.Thread):
-    """The same beside the writer of logs."""
+    """The same while logs are written."""
 
     cost: Cost
 

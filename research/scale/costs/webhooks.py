@@ -52,9 +52,9 @@ def deliver_large(project: Project) -> tuple[Cost, float]:
         for number in range(DELIVERIES):
             body = large_body(number)
             headers = signed(project, "push", f"{MARK}{number}", body)
-            before, begun = cpu_ms(pid), perf_counter()
+            before, began_at = cpu_ms(pid), perf_counter()
             answer = client.post(address, content=body, headers=headers)
-            clock.append(1000 * (perf_counter() - begun))
+            clock.append(1000 * (perf_counter() - began_at))
             web_ms += cpu_ms(pid) - before
             assert answer.json() == {"status": "received"}, answer.text
         status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())

@@ -55,10 +55,10 @@ STORED = {
 class WorkCost:
     """``result``: the figure that the budget is about, in words; ``missed``: it is not kept."""
 
-    what: str
+    title: str
     cost: Cost
     result: str
-    wanted: str
+    budget: str
     missed: bool
 
 
@@ -119,29 +119,29 @@ def claims(rounds: int = 10) -> WorkCost:
 
 def race_of_claims() -> WorkCost:
     cost, rate = claimers.race()
-    what = f"{cost.calls} claims by 8 machines at once, from a web server"
-    return WorkCost(what, cost, f"{rate:.0f} per second, none double", "> 300 on 2 cores", rate <= 300)
+    title = f"{cost.calls} claims by 8 machines at once, from a web server"
+    return WorkCost(title, cost, f"{rate:.0f} per second, none double", "> 300 on 2 cores", rate <= 300)
 
 
 def viewers_of_logs() -> WorkCost:
-    """Claims beside viewers of growing logs, against the same claims without viewers."""
-    found = viewers.watch()
-    what = f"claim beside {viewers.VIEWERS} viewers of logs, a line a second each"
+    """Claims while viewers read growing logs, against the same claims without viewers."""
+    load = viewers.watch()
+    title = f"claim beside {viewers.VIEWERS} viewers of logs, a line a second each"
     result = (
-        f"{100 * found.share:.1f}% of a core for {found.events / viewers.SECONDS:.0f} events/s;"
-        f" without viewers p50 {found.alone.p50:.1f}, p95 {found.alone.p95:.1f} ms"
+        f"{100 * load.share:.1f}% of a core for {load.events / viewers.SECONDS:.0f} events/s;"
+        f" without viewers p50 {load.alone.p50:.1f}, p95 {load.alone.p95:.1f} ms"
     )
-    slow = found.beside.p50 > 2 * found.alone.p50
-    return WorkCost(what, found.beside, result, "< 10% of a core, no claim delayed", found.share >= 0.1 or slow)
+    slow = load.beside.p50 > 2 * load.alone.p50
+    return WorkCost(title, load.beside, result, "< 10% of a core, no claim delayed", load.share >= 0.1 or slow)
 
 
 def crowd_of_tabs(dearest: str, tabs: int = crowd.TABS, count: int = crowd.BESIDE) -> WorkCost:
     """Claims while a visitor loads the most expensive page in many tabs and a scraper calls each second."""
     crowded = crowd.crowd(dearest, ["/metrics", reverse("openmetrics", args=["wide"])], tabs, count)
-    what = f"claim beside {tabs} tabs of {dearest.partition('?')[0]} and a scraper each second"
+    title = f"claim beside {tabs} tabs of {dearest.partition('?')[0]} and a scraper each second"
     slowest = max(crowded.beside.clock_ms)
     result = f"the slowest {slowest:.0f} ms, alone {max(crowded.alone.clock_ms):.0f}; {crowded.rate:.1f} pages a second"
-    return WorkCost(what, crowded.beside, result, "< 250 ms", slowest >= 250)
+    return WorkCost(title, crowded.beside, result, "< 250 ms", slowest >= 250)
 
 
 def renewals(calls: int = 50) -> WorkCost:
@@ -178,18 +178,29 @@ def accepted(title: str, trials: int, documents: int, budget_s: float) -> WorkCo
 
 def result_documents(job: dict[str, Any], trials: int) -> Iterator[dict[str, Any]]:
     pattern = golden()
-    known = Environment.objects.filter(machine__name="m1", series__project__slug="wide").earliest("id")
-    environment = {"digest": known.digest, "series": known.facts["series"], "recorded": known.facts["recorded"]}
-    begun = datetime.now(UTC) - timedelta(hours=1)
+    stored_environment = Environment.objects.filter(machine__name="m1", series__project__slug="wide").earliest("id")
+    environment = {
+        "digest": stored_environment.digest,
+        "series": stored_environment.facts["series"],
+        "recorded": stored_environment.facts["recorded"],
+    }
+    began_at = datetime.now(UTC) - timedelta(hours=1)
     for number, benchmark in enumerate(job["benchmarks"]):
-        made = []
+        trial_documents = []
         for trial in range(trials):
-            one = copy.copy(pattern["trials"][0])
+            document = copy.copy(pattern["trials"][0])
             values = {name: usual * (1 + 0.001 * (trial + number)) for name, usual in METRICS.items()}
-            made.append(one | {"trial": trial, "order": trial, "metrics": values, "started_at": begun.isoformat()})
-        named = {"name": benchmark["name"], "digest": benchmark["digest"]}
-        head = {"token": job["token"], "sha": job["sides"][-1]["sha"], "benchmark": named, "environment": environment}
-        yield pattern | head | {"trials": made}
+            trial_documents.append(
+                document | {"trial": trial, "order": trial, "metrics": values, "started_at": began_at.isoformat()}
+            )
+        identity = {"name": benchmark["name"], "digest": benchmark["digest"]}
+        head = {
+            "token": job["token"],
+            "sha": job["sides"][-1]["sha"],
+            "benchmark": identity,
+            "environment": environment,
+        }
+        yield pattern | head | {"trials": trial_documents}
 
 
 def sent_in(commits: int = 100, series: int = SENT // 100) -> WorkCost:
@@ -199,20 +210,25 @@ def sent_in(commits: int = 100, series: int = SENT // 100) -> WorkCost:
         branch = Branch.objects.get(project__slug="wide", name="main")
         newest = branch.positions.order_by("-number").values_list("commit__sha", flat=True)
         batches = [sent_document(newest[:commits], range(series)), sent_document(newest[:1], range(1))]
-        who = User.objects.create(username="sender", is_superuser=True)
-        token = {"authorization": f"Bearer {person_tokens.issue(who, 'bench', [Scope.RESULTS], days=None)[1]}"}
+        sender = User.objects.create(username="sender", is_superuser=True)
+        token = {"authorization": f"Bearer {person_tokens.issue(sender, 'bench', [Scope.RESULTS], days=None)[1]}"}
         address = "/api/v1/projects/wide/results"
         post(client, address, batches.pop(), token)  # libraries are imported, the machine is registered
         cost = cost_of([partial(post, client, address, batches.pop(), token)], warm=False)
-    what = f"{commits * series:,} results from outside, of {commits} commits"
-    return WorkCost(what, cost, f"{cost.seconds:.1f} s", "< 2 s", cost.seconds >= 2)
+    title = f"{commits * series:,} results from outside, of {commits} commits"
+    return WorkCost(title, cost, f"{cost.seconds:.1f} s", "< 2 s", cost.seconds >= 2)
 
 
 def sent_document(shas: Iterable[str], series: Iterable[int]) -> dict[str, Any]:
     rows = [
-        {"commit": sha, "benchmark": f"b{one}", "metric": "time", "samples": [1 + 0.001 * (one + i) for i in range(5)]}
+        {
+            "commit": sha,
+            "benchmark": f"b{number}",
+            "metric": "time",
+            "samples": [1 + 0.001 * (number + i) for i in range(5)],
+        }
         for sha in shas
-        for one in series
+        for number in series
     ]
     defined = [row | {"unit": "s", "better": "lower"} for row in rows]
     return {"schema": "speedtrack.points/1", "machine": "elsewhere", "environment": {"cpu": "Z80"}, "results": defined}
@@ -226,8 +242,8 @@ def detect() -> WorkCost:
         count = series.update(undetected_since=newest["at"] - timedelta(seconds=1))
         warm_up(series)
         cost = cost_of([detection.detect], warm=False)
-    what = f"detection pass, {count} series with a new point each"
-    return WorkCost(what, cost, f"{cost.seconds:.1f} s", "< 60 s", cost.seconds >= 60)
+    title = f"detection pass, {count} series with a new point each"
+    return WorkCost(title, cost, f"{cost.seconds:.1f} s", "< 60 s", cost.seconds >= 60)
 
 
 def warm_up(series: QuerySet[Series]) -> None:
@@ -241,19 +257,21 @@ def plan() -> WorkCost:
     with undone():
         branch = Branch.objects.select_related("project").get(project__slug="small-1", name="main")
         branch.project.machines.set(Machine.objects.all())
-        added = add_commits(branch)
-        cost = cost_of([partial(planning.plan_branch, branch, added, Reason.PUSH)], warm=False)
+        new_commits = add_commits(branch)
+        cost = cost_of([partial(planning.plan_branch, branch, new_commits, Reason.PUSH)], warm=False)
     result = f"{cost.seconds:.1f} s"
     return WorkCost(f"planning of {COMMITS} commits on 8 machines", cost, result, "< 10 s", cost.seconds >= 10)
 
 
 def add_commits(branch: Branch) -> Any:
     now = datetime.now(UTC)
-    who = {"author_name": "Ada", "author_email": "ada@example.org", "authored_at": now, "committed_at": now}
-    rows = [Commit(project=branch.project, sha=f"{n:040x}", subject=f"Change {n}", **who) for n in range(COMMITS)]
-    made = Commit.objects.bulk_create(rows)
-    chains.append_commits(branch, made)
-    return Commit.objects.filter(pk__gte=made[0].pk, project=branch.project)
+    authorship = {"author_name": "Ada", "author_email": "ada@example.org", "authored_at": now, "committed_at": now}
+    rows = [
+        Commit(project=branch.project, sha=f"{n:040x}", subject=f"Change {n}", **authorship) for n in range(COMMITS)
+    ]
+    commits = Commit.objects.bulk_create(rows)
+    chains.append_commits(branch, commits)
+    return Commit.objects.filter(pk__gte=commits[0].pk, project=branch.project)
 
 
 def deliveries() -> WorkCost:
@@ -292,15 +310,15 @@ def idle() -> WorkCost:
 
 def sizes() -> list[tuple[str, int, int, int]]:
     """What, how many there are, the bytes of their rows, and the bytes with all indexes."""
-    found = []
+    rows = []
     with connection.cursor() as cursor:
-        for what, (tables, number) in STORED.items():
+        for kind, (tables, number) in STORED.items():
             cursor.execute(number)
             (count,) = cursor.fetchone()
             cursor.execute(
                 "SELECT sum(pg_table_size(t)), sum(pg_total_relation_size(t)) FROM unnest(%s::regclass[]) AS t",
                 [list(tables)],
             )
-            own, whole = cursor.fetchone()
-            found.append((what, int(count), int(own), int(whole)))
-    return found
+            own, with_indexes = cursor.fetchone()
+            rows.append((kind, int(count), int(own), int(with_indexes)))
+    return rows

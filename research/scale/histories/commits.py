@@ -18,10 +18,10 @@ EVERY = timedelta(minutes=20)
 BODY_LENGTH = 6000
 
 
-def make_commits(taken: Ids, story: Story, count: int, now: datetime) -> None:
+def make_commits(id_pool: Ids, story: Story, count: int, now: datetime) -> None:
     """A straight history up to ``now``."""
     slug = story.project.slug
-    story.commits = taken.take("projects_commit", count)
+    story.commits = id_pool.take("projects_commit", count)
     story.shas = [
         hashlib.sha1(f"{slug} {number}".encode(), usedforsecurity=False).hexdigest() for number in range(count)
     ]
@@ -82,12 +82,12 @@ def version(number: int) -> str:
     return f"{number // 10}.{number % 10}.0"
 
 
-def make_deliveries(taken: Ids, story: Story, count: int, now: datetime) -> None:
+def make_deliveries(id_pool: Ids, story: Story, count: int, now: datetime) -> None:
     headers = json.dumps({"X-GitHub-Event": "push", "Content-Type": "application/json"})
     padding = "x" * BODY_LENGTH
 
     def rows() -> Iterator[tuple[Any, ...]]:
-        for number, pk in enumerate(taken.take("projects_delivery", count).tolist()):
+        for number, pk in enumerate(id_pool.take("projects_delivery", count).tolist()):
             body = json.dumps({"ref": "refs/heads/main", "number": number, "padding": padding}).encode()
             digest = hashlib.sha256(body).hexdigest()
             at = now - timedelta(minutes=10) * (count - number)
@@ -132,5 +132,5 @@ def make_annotations(story: Story, count: int, now: datetime) -> None:
 
 
 def today() -> datetime:
-    """Midnight: what is generated on one day is the same."""
+    """Midnight, so that all histories generated on one day are equal."""
     return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,4 +1,4 @@
-"""What was found in the histories: change points, the pairs that settled them, alerts, messages, floors, canaries."""
+"""Findings in the histories: change points, the pairs that settled them, alerts, messages, floors, canaries."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ import numpy as np
 from django.utils import timezone
 
 from research.scale.histories.copying import Ids
-from research.scale.histories.measurements import WITHIN, Measured, Step, make_trials, store, watched_metrics
+from research.scale.histories.measurements import WITHIN, MeasurementBatch, Step, make_trials, store, watched_metrics
 from research.scale.histories.runs import EndedRun, make_ended
 from research.scale.histories.world import Story
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, NoiseFloor, Verdict
@@ -20,7 +20,7 @@ OPEN_EVERY = 4  # of so many alerts one is still open
 SUBSCRIBERS = 5
 
 
-def make_alerts(taken: Ids, story: Story, steps: Sequence[Step], rng: np.random.Generator, now: datetime) -> None:
+def make_alerts(id_pool: Ids, story: Story, steps: Sequence[Step], rng: np.random.Generator, now: datetime) -> None:
     """Each step was suspected, settled by pairs on each machine, and raised an alert."""
     for number, step in enumerate(steps):
         alert = Alert.objects.create(
@@ -33,33 +33,33 @@ def make_alerts(taken: Ids, story: Story, steps: Sequence[Step], rng: np.random.
         )
         AlertEvent.objects.create(alert=alert, kind="raised", after="confirmed", untold=False)
         Outbox.objects.bulk_create(
-            Outbox(recipient=f"s{one}@example.org", alert=alert, event="raised", sent_at=timezone.now())
-            for one in range(SUBSCRIBERS)
+            Outbox(recipient=f"s{subscriber}@example.org", alert=alert, event="raised", sent_at=timezone.now())
+            for subscriber in range(SUBSCRIBERS)
         )
-        settle(taken, story, step, alert, rng, now)
+        settle(id_pool, story, step, alert, rng, now)
 
 
-def settle(taken: Ids, story: Story, step: Step, alert: Alert, rng: np.random.Generator, now: datetime) -> None:
+def settle(id_pool: Ids, story: Story, step: Step, alert: Alert, rng: np.random.Generator, now: datetime) -> None:
     """One paired run per machine, of the benchmarks that moved; a change point of each watched series."""
     watched = watched_metrics(story)
-    chosen = store_set(story.suite, [story.benchmarks[one] for one in step.benchmarks])
+    benchmark_set = store_set(story.suite, [story.benchmarks[index] for index in step.benchmarks])
     rows = [
-        EndedRun(step.position, machine, "confirm", step.before, chosen.pk, watched, PAIRS)
+        EndedRun(step.position, machine, "confirm", step.before, benchmark_set.pk, watched, PAIRS)
         for machine in story.machines
     ]
-    ended = make_ended(taken, story, rows, now)
+    stored_runs = make_ended(id_pool, story, rows, now)
     series = story.series[:, -1][:, step.benchmarks]
     levels = story.levels[:, step.benchmarks]
     for side, position, factor in (("base", step.before, 1.0), ("head", step.position, step.ratio)):
         samples = factor * levels[..., None] * np.exp(WITHIN * rng.normal(size=(*levels.shape, PAIRS)))
         count = series.size
-        attempts = np.repeat(ended.attempts, count // len(rows))
+        attempts = np.repeat(stored_runs.attempts, count // len(rows))
         commits = np.full(count, story.commits[position])
-        found = Measured(attempts, series.ravel(), commits, samples.reshape(-1, PAIRS))
-        store(taken, found, side, paired=True)
-    if step.position in story.measured[-200:]:
-        make_trials(taken, story, ended, rows, step.benchmarks)
-    make_change_points(story, step, alert, dict(zip(range(len(rows)), ended.runs.tolist(), strict=True)))
+        batch = MeasurementBatch(attempts, series.ravel(), commits, samples.reshape(-1, PAIRS))
+        store(id_pool, batch, side, paired=True)
+    if step.position in story.measured_positions[-200:]:
+        make_trials(id_pool, story, stored_runs, rows, step.benchmarks)
+    make_change_points(story, step, alert, dict(zip(range(len(rows)), stored_runs.runs.tolist(), strict=True)))
 
 
 def make_change_points(story: Story, step: Step, alert: Alert, runs: dict[int, int]) -> None:
@@ -92,17 +92,17 @@ def make_change_points(story: Story, step: Step, alert: Alert, runs: dict[int, i
 
 def make_suspicions(story: Story, count: int, rng: np.random.Generator) -> None:
     """Suspicions that pairs refuted, and a few that wait to be settled."""
-    last = len(story.measured) - 1
-    made = []
+    last = len(story.measured_positions) - 1
+    suspicions = []
     for number in range(count):
-        place = int(rng.integers(1, last + 1))
+        index = int(rng.integers(1, last + 1))
         machine, benchmark = (int(rng.integers(size)) for size in (len(story.machines), len(story.benchmarks)))
-        made.append(
+        suspicions.append(
             ChangePoint(
                 series_id=int(story.series[machine, -1, benchmark, 0]),
                 branch=story.branch,
-                before_id=int(story.commits[story.measured[place - 1]]),
-                commit_id=int(story.commits[story.measured[place]]),
+                before_id=int(story.commits[story.measured_positions[index - 1]]),
+                commit_id=int(story.commits[story.measured_positions[index]]),
                 status=("refuted", "refuted", "unsettled", "history")[number % 4],
                 ratio=1.02,
                 low=1.0,
@@ -111,7 +111,7 @@ def make_suspicions(story: Story, count: int, rng: np.random.Generator) -> None:
                 settled_at=timezone.now(),
             )
         )
-    ChangePoint.objects.bulk_create(made, batch_size=2000)
+    ChangePoint.objects.bulk_create(suspicions, batch_size=2000)
 
 
 def make_subscribers(count: int) -> None:
@@ -120,40 +120,40 @@ def make_subscribers(count: int) -> None:
         Subscription.objects.create(subscriber=subscriber)
 
 
-def make_floors(taken: Ids, story: Story, now: datetime) -> None:
+def make_floors(id_pool: Ids, story: Story, now: datetime) -> None:
     """One A/A run per machine, with the noise floors of its watched series."""
-    position = story.measured[-1]
+    position = story.measured_positions[-1]
     rows = [EndedRun(position, machine, "aa", position, trials=PAIRS) for machine in story.machines]
-    ended = make_ended(taken, story, rows, now)
+    stored_runs = make_ended(id_pool, story, rows, now)
     watched = len(watched_metrics(story))
     floor = {"pairs": PAIRS, "deviation": 0.008, "ratio": 1.0, "low": 0.995, "high": 1.005, "smallest": 0.012}
     NoiseFloor.objects.bulk_create(
         [
             NoiseFloor(series_id=int(series), run_id=run, **floor)
-            for machine, run in enumerate(ended.runs.tolist())
+            for machine, run in enumerate(stored_runs.runs.tolist())
             for series in story.series[machine, -1, :, :watched].ravel()
         ],
         batch_size=2000,
     )
 
 
-def make_canaries(taken: Ids, story: Story, count: int, now: datetime) -> None:
+def make_canaries(id_pool: Ids, story: Story, count: int, now: datetime) -> None:
     """A canary of each machine, with as many checks."""
     for number, machine in enumerate(story.machines):
         canary = Canary.objects.create(
             machine=machine,
             project=story.project,
-            commit_id=int(story.commits[story.measured[0]]),
+            commit_id=int(story.commits[story.measured_positions[0]]),
             suite=story.suite,
             benchmark_set=story.benchmark_set,
             artifacts={"server": "sha256:" + "a" * 64},
         )
-        ends = [now - timedelta(hours=count - place) for place in range(count)]
+        ends = [now - timedelta(hours=count - check_number) for check_number in range(count)]
         rows = [
-            EndedRun(story.measured[0], machine, "canary", canary=canary.pk, round=place, ended=end)
-            for place, end in enumerate(ends)
+            EndedRun(story.measured_positions[0], machine, "canary", canary=canary.pk, round=check_number, ended_at=end)
+            for check_number, end in enumerate(ends)
         ]
-        ended = make_ended(taken, story, rows, now)
+        stored_runs = make_ended(id_pool, story, rows, now)
         series = Series.objects.get(pk=int(story.series[number, -1, 0, 0]))
         ratios = np.random.default_rng(number).normal(1, 0.005, size=len(rows)).tolist()
         CanaryCheck.objects.bulk_create(
@@ -166,5 +166,5 @@ def make_canaries(taken: Ids, story: Story, count: int, now: datetime) -> None:
                 ratio=ratio,
                 limit=0.03,
             )
-            for run, ratio, end in zip(ended.runs.tolist(), ratios, ends, strict=True)
+            for run, ratio, end in zip(stored_runs.runs.tolist(), ratios, ends, strict=True)
         )

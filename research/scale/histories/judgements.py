@@ -31,7 +31,7 @@ def batches(story: Story, positions: Sequence[int], series: Array, medians: Arra
         same = (np.log(low) > -SMALLEST) & (np.log(high) < SMALLEST)
         answers = np.where(np.abs(np.log(ratios)) > SMALLEST, "d", np.where(same, "s", "u"))
         for begin in range(0, len(ids), TOGETHER):
-            part = slice(begin, begin + TOGETHER)
-            columns = [column[part].tolist() for column in (old, ratios, low, high)]
-            distances = [after - before] * len(ids[part])
-            yield int(story.commits[after]), ids[part], distances, *columns, "".join(answers[part])
+            span = slice(begin, begin + TOGETHER)
+            columns = [column[span].tolist() for column in (old, ratios, low, high)]
+            distances = [after - before] * len(ids[span])
+            yield int(story.commits[after]), ids[span], distances, *columns, "".join(answers[span])

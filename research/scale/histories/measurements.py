@@ -26,7 +26,7 @@ from research.scale.histories.copying import (
     integers,
     smallints,
 )
-from research.scale.histories.runs import Ended, EndedRun, make_ended
+from research.scale.histories.runs import EndedRun, SucceededRuns, make_ended
 from research.scale.histories.sizes import TRIALS
 from research.scale.histories.world import METRICS, Story, golden
 from speedtrack.runs import packing
@@ -64,61 +64,63 @@ class MeasuredPart:
 
 def steps_of(story: Story, rng: np.random.Generator) -> list[Step]:
     """Every second step goes back where the one before came from, so that levels stay within bounds."""
-    found: list[Step] = []
+    steps: list[Step] = []
     count = len(story.benchmarks)
-    for place in range(STEP_EVERY // 2, len(story.measured), STEP_EVERY):
-        if len(found) % 2:
-            benchmarks, ratio = found[-1].benchmarks, 1 / found[-1].ratio
+    for index in range(STEP_EVERY // 2, len(story.measured_positions), STEP_EVERY):
+        if len(steps) % 2:
+            benchmarks, ratio = steps[-1].benchmarks, 1 / steps[-1].ratio
         else:
             benchmarks = sorted(rng.choice(count, size=min(count, 3), replace=False).tolist())
             ratio = float(np.exp(rng.uniform(0.04, 0.15)))
-        found.append(Step(story.measured[place], story.measured[place - 1], benchmarks, ratio))
-    return found
+        steps.append(Step(story.measured_positions[index], story.measured_positions[index - 1], benchmarks, ratio))
+    return steps
 
 
 def level_factors(story: Story, steps: Sequence[Step], positions: Array) -> Array:
     """By position and benchmark: the level relative to the first commit."""
     factors = np.ones((len(positions), len(story.benchmarks)))
     for step in steps:
-        moved = np.isin(np.arange(len(story.benchmarks)), step.benchmarks)
-        factors[(positions >= step.position)[:, None] & moved[None]] *= step.ratio
+        affected = np.isin(np.arange(len(story.benchmarks)), step.benchmarks)
+        factors[(positions >= step.position)[:, None] & affected[None]] *= step.ratio
     return factors
 
 
-def measure(taken: Ids, part: MeasuredPart, steps: Sequence[Step], rng: np.random.Generator, now: datetime) -> None:
+def measure(
+    id_pool: Ids, measured_part: MeasuredPart, steps: Sequence[Step], rng: np.random.Generator, now: datetime
+) -> None:
     """A run of each of these commits on each of these machines."""
-    story = part.story
-    per_commit = len(part.machines) * len(story.benchmarks) * len(story.metrics)
+    story = measured_part.story
+    per_commit = len(measured_part.machines) * len(story.benchmarks) * len(story.metrics)
     many = max(1, AT_ONCE // per_commit)
-    seen: list[int] = []
-    medians = np.empty((0, len(part.machines), len(story.benchmarks), len(story.metrics)))
-    for begin in range(0, len(part.positions), many):
-        positions = np.array(part.positions[begin : begin + many])
-        rows = [EndedRun(int(position), story.machines[m]) for position in positions for m in part.machines]
-        ended = make_ended(taken, story, rows, now)
+    positions_so_far: list[int] = []
+    medians = np.empty((0, len(measured_part.machines), len(story.benchmarks), len(story.metrics)))
+    for begin in range(0, len(measured_part.positions), many):
+        positions = np.array(measured_part.positions[begin : begin + many])
+        rows = [EndedRun(int(position), story.machines[m]) for position in positions for m in measured_part.machines]
+        stored_runs = make_ended(id_pool, story, rows, now)
         factors = level_factors(story, steps, positions)
-        values = story.levels[None, part.machines] * factors[:, None, :, None]
+        values = story.levels[None, measured_part.machines] * factors[:, None, :, None]
         values = values * np.exp(BETWEEN * rng.normal(size=values.shape))
         samples = values[..., None] * np.exp(WITHIN * rng.normal(size=(*values.shape, TRIALS)))
         shape = values.shape
-        runs = ended.attempts.reshape(shape[0], shape[1], 1, 1)
-        series = story.series[None, part.machines, part.era]
-        found = Measured(
+        runs = stored_runs.attempts.reshape(shape[0], shape[1], 1, 1)
+        series = story.series[None, measured_part.machines, measured_part.era]
+        batch = MeasurementBatch(
             attempts=np.broadcast_to(runs, shape).ravel(),
             series=np.broadcast_to(series, shape).ravel(),
             commits=np.repeat(story.commits[positions], per_commit),
             samples=samples.reshape(-1, TRIALS),
         )
-        flagged = rng.random(len(found.series)) < FLAGGED_SHARE
-        store(taken, found.where(~flagged), "head", paired=False)
-        store(taken, found.where(flagged), "head", paired=False, flag="unsteady")
-        seen = [*seen[-1:], *positions.tolist()]
+        flagged = rng.random(len(batch.series)) < FLAGGED_SHARE
+        store(id_pool, batch.where(~flagged), "head", paired=False)
+        store(id_pool, batch.where(flagged), "head", paired=False, flag="unsteady")
+        positions_so_far = [*positions_so_far[-1:], *positions.tolist()]
         medians = np.concatenate([medians[-1:], np.median(samples, axis=-1)])
-        judgements.compare(story, seen, series, medians)
+        judgements.compare(story, positions_so_far, series, medians)
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasurementBatch:
     """Columns of measurements, with the samples of each."""
 
     attempts: Array
@@ -126,22 +128,22 @@ class Measured:
     commits: Array
     samples: Array
 
-    def where(self, chosen: Array) -> "Measured":
-        return Measured(*(column[chosen] for column in vars(self).values()))
+    def where(self, mask: Array) -> "MeasurementBatch":
+        return MeasurementBatch(*(column[mask] for column in vars(self).values()))
 
 
-def store(taken: Ids, found: Measured, side: str, paired: bool, flag: str = "") -> None:
-    rows, trials = found.samples.shape
+def store(id_pool: Ids, batch: MeasurementBatch, side: str, paired: bool, flag: str = "") -> None:
+    rows, trials = batch.samples.shape
     if not rows:
         return
-    ordered = np.sort(found.samples, axis=1)
+    ordered = np.sort(batch.samples, axis=1)
     outer = 0 if trials < 9 else 1  # as stats.summary has it for five and ten samples
-    pk = taken.take("runs_measurement", rows)
+    pk = id_pool.take("runs_measurement", rows)
     columns: dict[str, Column] = {
         "id": ids(pk),
-        "attempt_id": ids(found.attempts),
-        "series_id": integers(found.series),
-        "commit_id": integers(found.commits),
+        "attempt_id": ids(batch.attempts),
+        "series_id": integers(batch.series),
+        "commit_id": integers(batch.commits),
         "side": constant(side.encode()),
         "value": floats(np.median(ordered, axis=1)),
         "low": floats(ordered[:, outer]),
@@ -152,32 +154,34 @@ def store(taken: Ids, found: Measured, side: str, paired: bool, flag: str = "") 
         "accepted": flags(True),
     }
     copy_columns("runs_measurement", columns, rows)
-    samples = {"measurement_id": ids(pk), "values": arrays_of_floats(found.samples)}
+    samples = {"measurement_id": ids(pk), "values": arrays_of_floats(batch.samples)}
     if flag:
         samples["flagged"] = constant(array_of_smallints(range(trials)))
     copy_columns("runs_samples", samples, rows)
 
 
-def make_trials(taken: Ids, story: Story, ended: Ended, rows: Sequence[EndedRun], benchmarks: Sequence[int]) -> None:
+def make_trials(
+    id_pool: Ids, story: Story, stored_runs: SucceededRuns, rows: Sequence[EndedRun], benchmarks: Sequence[int]
+) -> None:
     """The trials of runs with their documents: the golden one, its numbers changed a little."""
     rng = np.random.default_rng(len(rows))
-    wanted = [
-        (attempt, one, benchmark, side)
-        for attempt, one in zip(ended.attempts.tolist(), rows, strict=True)
+    result_keys = [
+        (attempt, run, benchmark, side)
+        for attempt, run in zip(stored_runs.attempts.tolist(), rows, strict=True)
         for benchmark in benchmarks
-        for side in (("head", "base") if one.base is not None else ("head",))
+        for side in (("head", "base") if run.base is not None else ("head",))
     ]
-    numbers = taken.take("runs_result", len(wanted)).tolist()
+    numbers = id_pool.take("runs_result", len(result_keys)).tolist()
     pattern = golden()["trials"][0]
 
     def result_rows() -> Iterator[tuple[Any, ...]]:
-        for pk, (attempt, one, benchmark, side) in zip(numbers, wanted, strict=True):
-            documents = [{"trial": trial} | varied_parts(pattern, rng) for trial in range(one.trials)]
+        for pk, (attempt, run, benchmark, side) in zip(numbers, result_keys, strict=True):
+            documents = [{"trial": trial} | varied_parts(pattern, rng) for trial in range(run.trials)]
             yield pk, attempt, story.benchmarks[benchmark].pk, side, STOPPING, True, packing.pack(documents)
 
     def trial_rows() -> Iterator[tuple[Any, ...]]:
-        for pk, (_, one, _, _) in zip(numbers, wanted, strict=True):
-            for trial in range(one.trials):
+        for pk, (_, run, _, _) in zip(numbers, result_keys, strict=True):
+            for trial in range(run.trials):
                 yield pk, trial, trial, pattern["started_at"], pattern["seconds"], []
 
     columns = "id, attempt_id, benchmark_id, side, stopping, repeatable, documents"
@@ -186,7 +190,7 @@ def make_trials(taken: Ids, story: Story, ended: Ended, rows: Sequence[EndedRun]
 
 
 def varied_parts(pattern: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    return {part: varied(pattern[part], rng) for part in ("quiet", "server", "reproduce", "driver")}
+    return {name: varied(pattern[name], rng) for name in ("quiet", "server", "reproduce", "driver")}
 
 
 def varied(value: Any, rng: np.random.Generator) -> Any:
@@ -204,17 +208,17 @@ def varied(value: Any, rng: np.random.Generator) -> Any:
 def histograms() -> list[str]:
     """The golden histogram, each time a little faster or slower, with counts as another trial would have them."""
     rng = np.random.default_rng(HISTOGRAMS)
-    known = decode(golden()["trials"][0]["driver"]["tests"][-1]["latency_hdr_v2"])
-    return [encoded_counts(varied_counts(known, rng)) for _ in range(HISTOGRAMS)]
+    golden_histogram = decode(golden()["trials"][0]["driver"]["tests"][-1]["latency_hdr_v2"])
+    return [encoded_counts(varied_counts(golden_histogram, rng)) for _ in range(HISTOGRAMS)]
 
 
-def varied_counts(known: Histogram, rng: np.random.Generator) -> Counter[int]:
-    values = (known.values * np.exp(0.02 * rng.normal())).astype(int).tolist()
-    found: Counter[int] = Counter()
-    for value, count in zip(values, rng.poisson(known.counts).tolist(), strict=True):
+def varied_counts(histogram: Histogram, rng: np.random.Generator) -> Counter[int]:
+    values = (histogram.values * np.exp(0.02 * rng.normal())).astype(int).tolist()
+    counts: Counter[int] = Counter()
+    for value, count in zip(values, rng.poisson(histogram.counts).tolist(), strict=True):
         if count:
-            found[place_of(value)] += count
-    return found
+            counts[place_of(value)] += count
+    return counts
 
 
 def watched_metrics(story: Story) -> list[str]:

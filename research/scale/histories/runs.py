@@ -27,7 +27,7 @@ STEPS = (
 
 
 @dataclass(frozen=True)
-class Ended:
+class SucceededRuns:
     """Runs that succeeded, with the ids of their only attempts."""
 
     runs: Array
@@ -47,59 +47,63 @@ class EndedRun:
     trials: int = 5
     canary: int | None = None
     round: int = 0
-    ended: datetime | None = None  #: None: soon after the commit
+    ended_at: datetime | None = None  #: None: soon after the commit
 
 
-def make_ended(taken: Ids, story: Story, rows: Sequence[EndedRun], now: datetime) -> Ended:
-    made = Ended(taken.take("runs_run", len(rows)), taken.take("runs_attempt", len(rows)))
+def make_ended(id_pool: Ids, story: Story, rows: Sequence[EndedRun], now: datetime) -> SucceededRuns:
+    stored_runs = SucceededRuns(id_pool.take("runs_run", len(rows)), id_pool.take("runs_attempt", len(rows)))
     count = len(story.commits)
-    ends = [one.ended or time_of(one.position, count, now) + EVERY / 2 + LASTS for one in rows]
-    copy_rows("runs_run", RUN_COLUMNS, run_rows(story, made, rows, ends))
+    ends = [row.ended_at or time_of(row.position, count, now) + EVERY / 2 + LASTS for row in rows]
+    copy_rows("runs_run", RUN_COLUMNS, run_rows(story, stored_runs, rows, ends))
     copy_rows(
         "runs_attempt",
         "id, run_id, number, token, instance, started_at, ended_at, outcome, postponed, out_of_reach",
         (
             (attempt, run, 1, 1, "", end - LASTS, end, "succeeded", "{}", "{}")
-            for attempt, run, end in zip(made.attempts.tolist(), made.runs.tolist(), ends, strict=True)
+            for attempt, run, end in zip(stored_runs.attempts.tolist(), stored_runs.runs.tolist(), ends, strict=True)
         ),
     )
-    copy_rows("runs_runevent", "id, run_id, at, attempt, before, after, why", event_rows(taken, made, ends))
-    make_builds(taken, story, made, rows, ends)
-    return made
+    copy_rows("runs_runevent", "id, run_id, at, attempt, before, after, why", event_rows(id_pool, stored_runs, ends))
+    make_builds(id_pool, story, stored_runs, rows, ends)
+    return stored_runs
 
 
-def run_rows(story: Story, made: Ended, rows: Sequence[EndedRun], ends: list[datetime]) -> Iterator[tuple[Any, ...]]:
-    for pk, one, end in zip(made.runs.tolist(), rows, ends, strict=True):
-        commit = int(story.commits[one.position])
-        base = None if one.base is None else int(story.commits[one.base])
-        own_set = one.benchmark_set or story.benchmark_set.pk
-        what = (story.suite.pk, own_set, one.reason, one.round, one.trials)
-        head = (pk, story.project.pk, commit, base, one.machine.pk, one.canary, *what)
-        begun = end - LASTS
-        priority = PRIORITY.get(one.reason, PRIORITY["rest"])
-        state = (list(one.metrics), "succeeded", priority, one.position, 1, 1, begun - LASTS, begun - LASTS)
-        yield *head, *state, begun, end, "", False
+def run_rows(
+    story: Story, stored_runs: SucceededRuns, rows: Sequence[EndedRun], ends: list[datetime]
+) -> Iterator[tuple[Any, ...]]:
+    for pk, row, end in zip(stored_runs.runs.tolist(), rows, ends, strict=True):
+        commit = int(story.commits[row.position])
+        base = None if row.base is None else int(story.commits[row.base])
+        own_set = row.benchmark_set or story.benchmark_set.pk
+        plan = (story.suite.pk, own_set, row.reason, row.round, row.trials)
+        head = (pk, story.project.pk, commit, base, row.machine.pk, row.canary, *plan)
+        began_at = end - LASTS
+        priority = PRIORITY.get(row.reason, PRIORITY["rest"])
+        state = (list(row.metrics), "succeeded", priority, row.position, 1, 1, began_at - LASTS, began_at - LASTS)
+        yield *head, *state, began_at, end, "", False
 
 
-def event_rows(taken: Ids, made: Ended, ends: list[datetime]) -> Iterator[tuple[Any, ...]]:
-    numbers = iter(taken.take("runs_runevent", len(STEPS) * len(ends)).tolist())
-    for run, end in zip(made.runs.tolist(), ends, strict=True):
+def event_rows(id_pool: Ids, stored_runs: SucceededRuns, ends: list[datetime]) -> Iterator[tuple[Any, ...]]:
+    numbers = iter(id_pool.take("runs_runevent", len(STEPS) * len(ends)).tolist())
+    for run, end in zip(stored_runs.runs.tolist(), ends, strict=True):
         for (before, after, why), at in zip(STEPS, (end - LASTS, end - LASTS, end), strict=True):
             yield next(numbers), run, at, 1, before, after, why
 
 
-def make_builds(taken: Ids, story: Story, made: Ended, rows: Sequence[EndedRun], ends: list[datetime]) -> None:
+def make_builds(
+    id_pool: Ids, story: Story, stored_runs: SucceededRuns, rows: Sequence[EndedRun], ends: list[datetime]
+) -> None:
     sides = [
         (attempt, side, position, end)
-        for attempt, one, end in zip(made.attempts.tolist(), rows, ends, strict=True)
-        for side, position in (("head", one.position), ("base", one.base))
+        for attempt, row, end in zip(stored_runs.attempts.tolist(), rows, ends, strict=True)
+        for side, position in (("head", row.position), ("base", row.base))
         if position is not None
     ]
     recipe = "sha256:" + "a" * 64
 
     def build_rows() -> Iterator[tuple[Any, ...]]:
         for pk, (attempt, side, position, end) in zip(
-            taken.take("runs_build", len(sides)).tolist(), sides, strict=True
+            id_pool.take("runs_build", len(sides)).tolist(), sides, strict=True
         ):
             digest = "sha256:" + hashlib.sha256(story.shas[position].encode()).hexdigest()
             artifacts = json.dumps({"server": {"digest": digest, "bytes": 4_000_000 + position, "loaded_bytes": None}})
@@ -110,7 +114,7 @@ def make_builds(taken: Ids, story: Story, made: Ended, rows: Sequence[EndedRun],
     copy_rows("runs_build", columns, build_rows())
     phases = [(attempt, f"build {story.shas[position]}") for attempt, side, position, _ in sides if side == "head"]
     newest = phases[-200:]  # logs of older runs would be pruned first
-    numbers = taken.take("runs_logchunk", len(newest)).tolist()
+    numbers = id_pool.take("runs_logchunk", len(newest)).tolist()
     text = "    CC object.o\n" * 400
     copy_rows(
         "runs_logchunk",
@@ -119,18 +123,18 @@ def make_builds(taken: Ids, story: Story, made: Ended, rows: Sequence[EndedRun],
     )
 
 
-def make_waiting(taken: Ids, story: Story, machines: Sequence[Machine], count: int, now: datetime) -> None:
+def make_waiting(id_pool: Ids, story: Story, machines: Sequence[Machine], count: int, now: datetime) -> None:
     """Runs that wait in the queue: of the commits before the measured ones, the newest first, on all machines."""
-    commits = range(story.measured[0] - 1, -1, -1)
-    wanted = [(position, machine) for position in commits for machine in machines][:count]
-    numbers = taken.take("runs_run", len(wanted)).tolist()
+    commits = range(story.measured_positions[0] - 1, -1, -1)
+    slots = [(position, machine) for position in commits for machine in machines][:count]
+    numbers = id_pool.take("runs_run", len(slots)).tolist()
     columns = (
         "id, project_id, commit_id, machine_id, suite_id, benchmark_set_id, reason, round, trials, metrics, status, "
         "priority, rank, attempt, lease_token, created, not_before, error, floors_due"
     )
 
     def rows() -> Iterator[tuple[Any, ...]]:
-        for pk, (position, machine) in zip(numbers, wanted, strict=True):
+        for pk, (position, machine) in zip(numbers, slots, strict=True):
             of = (story.project.pk, int(story.commits[position]), machine.pk, story.suite.pk, story.benchmark_set.pk)
             yield pk, *of, "backfill", 0, 5, [], "queued", PRIORITY["later"], position, 0, 0, now, now, "", False
 

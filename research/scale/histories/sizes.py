@@ -7,10 +7,10 @@ LARGE = 200_000  # from here on what the budgets name is there in full
 
 
 @dataclass(frozen=True)
-class Sizes:
+class HistorySizes:
     """``wide``: many series with the same commits. ``long``: a few series with many commits. ``small``: the rest.
 
-    ``waiting`` runs wait in the queue, for commits of the wide project that are older than its measured ones.
+    ``waiting_runs`` wait in the queue, for commits of the wide project that are older than its measured ones.
     ``documented``: of the newest measured commits of a project, trials are stored with their documents.
     """
 
@@ -25,15 +25,15 @@ class Sizes:
     small_commits: int
     branches: int
     documented: int
-    waiting: int
+    waiting_runs: int
     deliveries: int
 
 
-def sizes_of(rows: int, seed: int) -> Sizes:
+def sizes_of(rows: int, seed: int) -> HistorySizes:
     large = rows >= LARGE
     benchmarks, machines = (50, 5) if large else (8, 2)
     long_commits = max(60, min(10_000, rows // 100))
-    return Sizes(
+    return HistorySizes(
         rows=rows,
         seed=seed,
         machines=8,
@@ -45,6 +45,6 @@ def sizes_of(rows: int, seed: int) -> Sizes:
         small_commits=max(15, rows // 20_000),
         branches=12 if large else 3,
         documented=10 if large else 3,
-        waiting=min(100_000, rows // 10),
+        waiting_runs=min(100_000, rows // 10),
         deliveries=min(20_000, rows // 50),
     )

@@ -11,7 +11,7 @@ import numpy as np
 from django.conf import settings
 
 from research.scale.histories.copying import Array
-from research.scale.histories.sizes import Sizes
+from research.scale.histories.sizes import HistorySizes
 from research.scale.histories.suites import write_suite
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
@@ -52,7 +52,7 @@ class Story:
     levels: Array  #: as ``series`` without its eras: the value of the first commit
     commits: Array = field(default_factory=lambda: np.zeros(0, np.int64))  #: ids by position
     shas: list[str] = field(default_factory=list)
-    measured: list[int] = field(default_factory=list)  #: positions
+    measured_positions: list[int] = field(default_factory=list)  #: positions
 
 
 @cache
@@ -75,14 +75,16 @@ def make_machines(count: int, prefix: str = "m") -> list[Machine]:
 
 
 def environments_of(machine: Machine, eras: int) -> list[Environment]:
-    found = []
+    environments = []
     for era in range(eras):
         facts = golden()["environment"]["series"] | {"cpu_model": f"Model {machine.pk}", "kernel": f"6.{era + 1}"}
-        known = {"series": facts, "recorded": golden()["environment"]["recorded"]}
-        found.append(
-            Environment.objects.get_or_create(machine=machine, digest=json_digest(facts), defaults={"facts": known})[0]
+        stored_facts = {"series": facts, "recorded": golden()["environment"]["recorded"]}
+        environments.append(
+            Environment.objects.get_or_create(
+                machine=machine, digest=json_digest(facts), defaults={"facts": stored_facts}
+            )[0]
         )
-    return found
+    return environments
 
 
 def make_story(
@@ -99,9 +101,11 @@ def make_story(
     )
     project.machines.set(machines)
     branch = Branch.objects.create(project=project, name="main")
-    suite, stored = store_suite(project, load_suite(suite_name))
-    chosen = usual_benchmarks(load_suite(suite_name), stored)[:most] + (ladder_benchmarks(stored) if most > 10 else [])
-    benchmarks = list({one.pk: one for one in chosen}.values())
+    suite, stored_benchmarks = store_suite(project, load_suite(suite_name))
+    candidates = usual_benchmarks(load_suite(suite_name), stored_benchmarks)[:most] + (
+        ladder_benchmarks(stored_benchmarks) if most > 10 else []
+    )
+    benchmarks = list({benchmark.pk: benchmark for benchmark in candidates}.values())
     series = series_of(project, benchmarks, machines, metrics, eras)
     rng = np.random.default_rng(zlib.crc32(slug.encode()))
     size = (len(machines), len(benchmarks), len(metrics))
@@ -119,11 +123,11 @@ def series_of(
         for benchmark in benchmarks
         for metric in metrics
     ]
-    found = Series.objects.bulk_create(rows, batch_size=2000)
-    return np.array([one.pk for one in found]).reshape(len(machines), eras, len(benchmarks), len(metrics))
+    series = Series.objects.bulk_create(rows, batch_size=2000)
+    return np.array([row.pk for row in series]).reshape(len(machines), eras, len(benchmarks), len(metrics))
 
 
-def make_stories(sizes: Sizes) -> tuple[Story, Story, list[Story]]:
+def make_stories(sizes: HistorySizes) -> tuple[Story, Story, list[Story]]:
     """The wide, the long and the small projects."""
     write_suite(Path(settings.SUITES), "wide", sizes.wide_benchmarks)
     machines = make_machines(sizes.machines)

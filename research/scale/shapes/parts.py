@@ -39,21 +39,21 @@ OUTSIDE_METRICS = {"time": ("s", 0.5), "memory": ("bytes", 5e7)}  # their units 
 
 
 @dataclass(frozen=True)
-class Source:
+class PartSource:
     """What a part is made from: how much, random numbers, the end of its history, the next ids."""
 
     extent: ShapeExtent
     rng: np.random.Generator
     now: datetime
-    taken: Ids
+    id_pool: Ids
 
 
 @dataclass(frozen=True)
 class Part:
-    """``slug``: the project whose pages are measured; ``person``: who is signed in there, empty for an operator."""
+    """``slug``: the project whose pages are measured; ``person``: the user who is signed in, empty for an operator."""
 
     slug: str
-    fill: Callable[[Source], None]
+    fill: Callable[[PartSource], None]
     person: str = ""
 
 
@@ -75,7 +75,7 @@ def all_machines(story: Story) -> list[int]:
     return list(range(len(story.machines)))
 
 
-def fill_branches(source: Source) -> None:
+def fill_branches(source: PartSource) -> None:
     """A real repository, fetched by the product. ``main`` is measured, and the newest commits of each branch."""
     story = new_story("tree", source.extent)
     path = Path(settings.MIRRORS).with_name("repositories") / story.project.slug
@@ -87,14 +87,14 @@ def fill_branches(source: Source) -> None:
     sync.sync(story.project)
     ids = dict(Commit.objects.filter(project=story.project).values_list("sha", "pk"))
     story = on_branch(story, story.branch, ids)
-    story.measured = list(range(len(story.shas)))
-    part = MeasuredPart(story, story.measured, all_machines(story), 0)
-    write_results(source.taken, [part], source.rng, source.now)
-    document_newest(source.taken, story, DOCUMENTED)
+    story.measured_positions = list(range(len(story.shas)))
+    measured_part = MeasuredPart(story, story.measured_positions, all_machines(story), 0)
+    write_results(source.id_pool, [measured_part], source.rng, source.now)
+    document_newest(source.id_pool, story, DOCUMENTED)
     for branch in branches:
-        other = on_branch(story, branch, ids)
-        newest = list(range(len(other.shas) - OWN_MEASURED, len(other.shas)))
-        measurements.measure(source.taken, MeasuredPart(other, newest, [0], 0), [], source.rng, source.now)
+        branch_story = on_branch(story, branch, ids)
+        newest = list(range(len(branch_story.shas) - OWN_MEASURED, len(branch_story.shas)))
+        measurements.measure(source.id_pool, MeasuredPart(branch_story, newest, [0], 0), [], source.rng, source.now)
 
 
 def on_branch(story: Story, branch: Branch, ids: dict[str, int]) -> Story:
@@ -104,27 +104,27 @@ def on_branch(story: Story, branch: Branch, ids: dict[str, int]) -> Story:
     return replace(story, branch=branch, shas=shas, commits=np.array([ids[sha] for sha in shas]))
 
 
-def fill_matrix(slug: str, source: Source) -> None:
+def fill_matrix(slug: str, source: PartSource) -> None:
     """Many series: a matrix of benchmarks, metrics and machines, in one environment after the other."""
     story = new_story(slug, source.extent)
     count = source.extent.commits
-    commits.make_commits(source.taken, story, count, source.now)
+    commits.make_commits(source.id_pool, story, count, source.now)
     commits.make_tags(story, source.extent.tags)
-    story.measured = list(range(count))
+    story.measured_positions = list(range(count))
     ends = [count * era // source.extent.environments for era in range(source.extent.environments + 1)]
-    parts = [
-        MeasuredPart(story, story.measured[begin:end], all_machines(story), era)
+    measured_parts = [
+        MeasuredPart(story, story.measured_positions[begin:end], all_machines(story), era)
         for era, (begin, end) in enumerate(pairwise(ends))
     ]
-    write_results(source.taken, parts, source.rng, source.now)
+    write_results(source.id_pool, measured_parts, source.rng, source.now)
     findings.make_suspicions(story, count, source.rng)
-    document_newest(source.taken, story, DOCUMENTED)
+    document_newest(source.id_pool, story, DOCUMENTED)
 
 
-def fill_outside(source: Source) -> None:
+def fill_outside(source: PartSource) -> None:
     """Series that were measured elsewhere, imported by the product a few commits at a time."""
     story = unmeasured_story("outside", source.extent)
-    commits.make_commits(source.taken, story, source.extent.commits, source.now)
+    commits.make_commits(source.id_pool, story, source.extent.commits, source.now)
     series = [
         (f"case-{number}", metric, f"elsewhere-{machine}")
         for number in range(source.extent.benchmarks)
@@ -135,9 +135,9 @@ def fill_outside(source: Source) -> None:
     at_once = max(1, MOST_RESULTS // len(series))
     for begin in range(0, len(story.shas), at_once):
         results = [
-            outside_result(sha, one, level, source.rng)
+            outside_result(sha, names, level, source.rng)
             for sha in story.shas[begin : begin + at_once]
-            for one, level in zip(series, levels.tolist(), strict=True)
+            for names, level in zip(series, levels.tolist(), strict=True)
         ]
         batch = document.batch_of({"schema": document.SCHEMA, "environment": {"cpu": "Z80"}, "results": results})
         report = taking.take(story.project, batch, Sender(Import.Door.COMMAND, name="bench"))
@@ -150,8 +150,8 @@ def outside_result(sha: str, series: tuple[str, str, str], level: float, rng: np
     benchmark, metric, machine = series
     unit, usual = OUTSIDE_METRICS[metric]
     samples = usual * level * np.exp(BETWEEN * rng.normal() + WITHIN * rng.normal(size=TRIALS))
-    named = {"commit": sha, "benchmark": benchmark, "metric": metric, "machine": machine}
-    return named | {"unit": unit, "better": "lower", "samples": samples.tolist()}
+    row = {"commit": sha, "benchmark": benchmark, "metric": metric, "machine": machine}
+    return row | {"unit": unit, "better": "lower", "samples": samples.tolist()}
 
 
 def note_comparisons(story: Story) -> None:
@@ -164,7 +164,7 @@ def note_comparisons(story: Story) -> None:
     series.update(undetected_since=None)
 
 
-def fill_people(source: Source) -> None:
+def fill_people(source: PartSource) -> None:
     """Small projects, every second one private. Each has an owner, a maintainer and a reader."""
     extent = source.extent
     names = [f"person-{number}" for number in range(1, extent.people + 1)]
@@ -172,19 +172,19 @@ def fill_people(source: Source) -> None:
     slugs = [f"team-{number}" for number in range(1, extent.projects + 1)]
     for number, story in enumerate(new_stories("people", slugs, extent)):
         Project.objects.filter(pk=story.project.pk).update(is_public=number % 2 == 0)
-        for place, role in enumerate(ROLES):
-            members.give_role(story.project, people[(number + place) % len(people)], role)
-        write_small(source.taken, story, extent.commits, source.rng, source.now)
+        for offset, role in enumerate(ROLES):
+            members.give_role(story.project, people[(number + offset) % len(people)], role)
+        write_small(source.id_pool, story, extent.commits, source.rng, source.now)
 
 
-def fill_away(source: Source) -> None:
+def fill_away(source: PartSource) -> None:
     """Every commit waits on every machine, and none of these machines has ever called."""
     story = unmeasured_story("away", source.extent)
-    commits.make_commits(source.taken, story, source.extent.commits, source.now)
+    commits.make_commits(source.id_pool, story, source.extent.commits, source.now)
     machines = Machine.objects.filter(pk__in=[machine.pk for machine in story.machines])
     machines.update(last_seen_at=None, facts={})
-    story.measured = [source.extent.commits]
-    runs.make_waiting(source.taken, story, story.machines, source.extent.commits * len(machines), source.now)
+    story.measured_positions = [source.extent.commits]
+    runs.make_waiting(source.id_pool, story, story.machines, source.extent.commits * len(machines), source.now)
 
 
 def unmeasured_story(slug: str, extent: ShapeExtent) -> Story:
@@ -209,6 +209,6 @@ def write_shape(names: Sequence[str], extents: Mapping[str, ShapeExtent], seed: 
     """Write these parts, each with its own random numbers and ids behind those of the parts before it."""
     now = commits.today()
     for number, name in enumerate(names):
-        source = Source(extents[name], np.random.default_rng([seed, number]), now, Ids())
+        source = PartSource(extents[name], np.random.default_rng([seed, number]), now, Ids())
         PARTS[name].fill(source)
-        source.taken.hand_over()
+        source.id_pool.hand_over()

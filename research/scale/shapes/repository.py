@@ -14,7 +14,7 @@ LEAST_OWN = 3
 
 
 def make_repository(path: Path, extent: ShapeExtent, now: datetime) -> None:
-    """A bare repository in place of what is at ``path``, with its default branch ``main``."""
+    """A bare repository that replaces ``path``, with its default branch ``main``."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
     run_git(path, "init", "--quiet", "--bare", "--initial-branch=main")
@@ -26,7 +26,7 @@ def run_git(path: Path, *arguments: str, content: str = "") -> None:
 
 
 def branch_names(extent: ShapeExtent) -> list[str]:
-    """Those beside the default branch."""
+    """All but the default branch."""
     return [f"release-{number}" for number in range(1, extent.branches)]
 
 
@@ -37,21 +37,22 @@ def stream(extent: ShapeExtent, now: datetime) -> Iterator[str]:
         yield commit_text(
             "main", f"Change number {number}", number, time_of(number, count, now), f"mark :{number + 1}\n"
         )
-    for place, name in enumerate(branch_names(extent), 1):
-        fork = max(1, count * place // extent.branches)
+    for ordinal, name in enumerate(branch_names(extent), 1):
+        fork = max(1, count * ordinal // extent.branches)
         for own in range(max(LEAST_OWN, count // OWN_SHARE)):
             begin = "" if own else f"from :{fork}\n"
             yield commit_text(name, f"{name}: repair {own}", own, time_of(fork + own, count, now), "", begin)
-    for place in range(1, extent.tags + 1):
-        yield f"reset refs/tags/{version(place)}\nfrom :{max(1, count * place // (extent.tags + 1))}\n\n"
+    for ordinal in range(1, extent.tags + 1):
+        yield f"reset refs/tags/{version(ordinal)}\nfrom :{max(1, count * ordinal // (extent.tags + 1))}\n\n"
 
 
 def commit_text(branch: str, subject: str, number: int, at: datetime, mark: str, begin: str = "") -> str:
     author = AUTHORS[number * 7 % len(AUTHORS)]
     email = f"{author.replace(' ', '.').lower()}@example.org"
-    who = f"{author} <{email}> {int(at.timestamp())} +0000"
+    identity = f"{author} <{email}> {int(at.timestamp())} +0000"
     content = f"{branch} {number}\n"
     return (
-        f"commit refs/heads/{branch}\n{mark}author {who}\ncommitter {who}\ndata {len(subject)}\n{subject}\n{begin}"
+        f"commit refs/heads/{branch}\n{mark}author {identity}\ncommitter {identity}\n"
+        f"data {len(subject)}\n{subject}\n{begin}"
         f"M 100644 inline file.txt\ndata {len(content)}\n{content}\n"
     )

@@ -1,4 +1,4 @@
-"""The worst pages of a shape: of a visitor, and of a person who is signed in."""
+"""The most expensive pages of a shape, for a visitor and for a signed-in person."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +8,9 @@ from django.test import Client
 from research.scale import bench
 from research.scale.costs.pages import (
     PERSONAL,
-    Page,
+    MeasuredProjects,
     PageCost,
-    Subject,
+    PageKind,
     client_of,
     cost_of_page,
     other_pages,
@@ -37,23 +37,26 @@ def run(shape: str, write: Path | None) -> None:
         write_row(write, shape, row)
 
 
-def printed(who: str, rows: Iterator[PageCost]) -> Iterator[PageCost]:
+def printed(reader: str, rows: Iterator[PageCost]) -> Iterator[PageCost]:
     for row in rows:
-        print(f"{who}: {bench.page_row(row)}", flush=True)
+        print(f"{reader}: {bench.page_row(row)}", flush=True)
         yield row
 
 
 def costs(shape: str, signed_in: bool) -> Iterator[PageCost]:
     """Of the pages about each part's project, and once of those that are about all."""
     for number, name in enumerate(SHAPES[shape]):
-        part = PARTS[name]
-        client = client_of(part.person if signed_in else None)
-        for page in [*pages_of_projects(Subject(part.slug, part.slug)), *([] if number else other_pages())]:
+        shape_part = PARTS[name]
+        client = client_of(shape_part.person if signed_in else None)
+        for page in [
+            *pages_of_projects(MeasuredProjects(shape_part.slug, shape_part.slug)),
+            *([] if number else other_pages()),
+        ]:
             if page.addresses and (signed_in or page.name not in PERSONAL) and is_shown(client, page):
                 yield cost_of_page(page, client, CALLS)
 
 
-def is_shown(client: Client, page: Page) -> bool:
+def is_shown(client: Client, page: PageKind) -> bool:
     """Not every shape has what every page needs, and not every person may see it."""
     return client.get(page.addresses[0]).status_code == 200
 

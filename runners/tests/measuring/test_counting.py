@@ -16,7 +16,7 @@ import pytest
 
 from runners.build.elf import function_names
 from runners.errors import BenchmarkFailed
-from runners.measuring import callgrind, callgrind_report, counted_loads, counting
+from runners.measuring import callgrind, callgrind_report, counted_loads, counting, countingprocess
 from runners.measuring.callgrind_report import cost_of_parts, function_costs, parts_of, stack_costs, stack_of
 from runners.measuring.stacks import StackTable
 from runners.sample import write_history
@@ -48,7 +48,7 @@ def counted_job(names: list[str], **changes: Any) -> dict[str, object]:
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "ROUNDS", 4)
+    monkeypatch.setattr(countingprocess, "ROUNDS", 4)
     monkeypatch.setattr(counted_loads, "ROUNDS", 4)
 
 
@@ -123,7 +123,7 @@ def test_the_function_of_the_sample_suite_holds_nearly_all_of_a_request(api: Api
 def test_a_count_that_takes_too_long_is_ended_and_the_rest_is_measured(
     api: Api, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "MOST_CPU_S", 0.001)
+    monkeypatch.setattr(countingprocess, "MOST_CPU_S", 0.001)
     api.sources[SHA] = source()
     api.jobs = [counted_job(["serve"])]
     agent.work()
@@ -272,32 +272,32 @@ def test_the_first_function_that_the_program_has_is_counted_with_the_compilers_c
 
 @pytest.mark.parametrize(("each", "first"), [(1, ["2"]), (2, ["3", "4"])])
 def test_each_round_has_the_parts_between_its_connection_and_the_next(each: int, first: list[str]) -> None:
-    parts = [Path(str(number)) for number in range(each * (2 * counting.ROUNDS + 1))]
-    rounds = counting.parts_of_rounds([Path("of keys"), *parts], each)
-    assert (len(rounds), [part.name for part in rounds[0]], len(rounds[-1])) == (counting.ROUNDS, first, each)
+    parts = [Path(str(number)) for number in range(each * (2 * countingprocess.ROUNDS + 1))]
+    rounds = countingprocess.parts_of_rounds([Path("of keys"), *parts], each)
+    assert (len(rounds), [part.name for part in rounds[0]], len(rounds[-1])) == (countingprocess.ROUNDS, first, each)
     for saw, parts_each in ((parts[1:], each), (parts, 0)):
         with pytest.raises(BenchmarkFailed, match="the server must accept them one by one"):
-            counting.parts_of_rounds(saw, parts_each)
+            countingprocess.parts_of_rounds(saw, parts_each)
 
 
 def test_the_lowest_costs_of_rounds_count() -> None:
     cheap, dear = (Counter({("f",): cost, ("f", "info"): 500}) for cost in (8000, 12000))
-    costs = counting.lowest([dear, cheap])
+    costs = countingprocess.lowest([dear, cheap])
     assert costs == {("f",): 8000, ("f", "info"): 500}
-    assert counting.Costs("f", costs, 1000).count() == counting.Count("f", 8.5, {"f": 8.0, "info": 0.5})
+    assert countingprocess.Costs("f", costs, 1000).count() == countingprocess.Count("f", 8.5, {"f": 8.0, "info": 0.5})
 
 
 def test_what_is_random_in_each_round_is_the_mean_of_its_middle_half() -> None:
     rounds = [Counter({("f",): cost}) for cost in (100, 110, 90, 102, 98, 5000, 101, 99)]
     rounds[2][("rare",)] = rounds[5][("rare",)] = 700
-    assert counting.middle(rounds) == {("f",): 100, ("rare",): 0}
+    assert countingprocess.middle(rounds) == {("f",): 100, ("rare",): 0}
 
 
 def test_the_functions_of_a_count_add_up_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "MOST_FUNCTIONS", 2)
+    monkeypatch.setattr(countingprocess, "MOST_FUNCTIONS", 2)
     per_request = {"a": 10, "b": 5, "c": 3, "d": 2, "e": -1}
     each = {(name,): cost * 100 for name, cost in per_request.items()}
-    count = counting.Costs("f", Counter(each), 100).count()
+    count = countingprocess.Costs("f", Counter(each), 100).count()
     assert dict(count.functions) == {"a": 10.0, "b": 5.0, "(other functions)": 4.0}
     assert sum(count.functions.values()) == count.per_request == 19.0
 
@@ -342,13 +342,13 @@ COUNT = r"""
 import re, sys
 from pathlib import Path
 from runners.errors import BenchmarkFailed
-from runners.measuring import counting
+from runners.measuring import countingprocess
 from runners.measuring.callgrind_report import cost_of_parts
 from runners.measuring.stacks import StackTable
 def peak_mb(): return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) >> 10
 before, table = peak_mb(), StackTable()
 try:
-    counting.lowest(cost_of_parts([Path(part)], table) for part in sys.argv[1:])
+    countingprocess.lowest(cost_of_parts([Path(part)], table) for part in sys.argv[1:])
 except BenchmarkFailed as error:
     print(error)
 print(peak_mb() - before)

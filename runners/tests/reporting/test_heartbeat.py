@@ -16,7 +16,7 @@ from runners.processes.control import boottime
 from runners.reporting.beats import Moment
 from runners.reporting.client import Client
 from runners.reporting.heartbeat import Heartbeat
-from runners.reporting.lease import OVERDUE_S, Pace
+from runners.reporting.lease import OVERDUE_S, PhaseDurations
 from runners.reporting.token import TokenFile, check_sum, new_token, rotate
 from runners.tests.api import Api
 from runners.tests.conftest import alive
@@ -136,7 +136,7 @@ def test_work_that_outlasts_its_limits_hangs() -> None:
 
 
 def test_a_phase_is_overdue_by_what_its_like_took() -> None:
-    pace = Pace()
+    pace = PhaseDurations()
     assert pace.overdue_s("get", limit_s=900) == 900, "the first of its like ends itself"
     for at in (0.0, 100.0, 160.0):
         pace.begin("get", at)

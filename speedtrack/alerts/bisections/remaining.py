@@ -65,6 +65,6 @@ def seconds_of(bisection: Bisection, steps: int) -> float | None:
     if run.status == Status.QUEUED:
         ahead = ahead.exclude(pk__in=estimates.runs_ahead(run).values("pk"))
     queue_total = estimates.totals(estimates.learn([run.machine_id]), ahead).get(
-        run.machine_id, estimates.Total(0, 0.0)
+        run.machine_id, estimates.WaitingTotal(0, 0.0)
     )
     return None if queue_total.seconds is None else first_s + queue_total.seconds + (steps - 1) * times.phases.seconds

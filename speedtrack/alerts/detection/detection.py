@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django.db import transaction
 from django.db.models import QuerySet
 
-from speedtrack.alerts.detection import drift, history
+from speedtrack.alerts.detection import drift, driftreferences, history
 from speedtrack.alerts.lines import comparisons, sensitivity
 from speedtrack.alerts.lines.effects import EffectsOfProjects
 from speedtrack.alerts.lines.known import KnownChange, known_lines, near_in, unfounded_suspicions
@@ -119,7 +119,7 @@ def detect_in(news: Sequence[tuple[Series, datetime]], effects: EffectsOfProject
         if look_for_steps(line, known_line.changes, spread):
             stale.add(series.pk)
             (known_line,) = known_lines([line.window])
-        drifts.append(drift.Heading(line.window, line.effect, known_line.placed()))
+        drifts.append(driftreferences.Heading(line.window, line.effect, known_line.placed()))
     drift.look_for_drifts(drifts)
 
 

@@ -27,7 +27,7 @@ def commit_without(trial: HunkTrial, pieces: Sequence[Hunk]) -> Commit:
 
 def forget_commits(project: Project) -> None:
     """Let git delete the commits of trials that ended before KEPT_FOR."""
-    if kept := hunks.kept(project.slug):
-        steps = HunkStep.objects.filter(trial__project=project, commit__sha__in=kept)
+    if shas := hunks.kept(project.slug):
+        steps = HunkStep.objects.filter(trial__project=project, commit__sha__in=shas)
         needed = steps.exclude(trial__ended_at__lt=Now() - KEPT_FOR)
-        hunks.forget(project.slug, kept - set(needed.values_list("commit__sha", flat=True)))
+        hunks.forget(project.slug, shas - set(needed.values_list("commit__sha", flat=True)))

@@ -20,7 +20,7 @@ NAMED = 3  # more hunks than this are not named one by one in a sentence
 NEARLY_ALL = 0.02  # of a change, by which "all of it" may be missed or exceeded
 
 
-class State(StrEnum):
+class HunkState(StrEnum):
     """How far the trial is, for one benchmark."""
 
     WAITING = "waiting"  #: nothing was counted yet
@@ -59,7 +59,7 @@ class TriedHunk:
 
 @dataclass(frozen=True)
 class HunkFinding:
-    """What is known about the hunks of a commit for one benchmark.
+    """The findings about the hunks of a commit for one benchmark.
 
     ``growth``: the instructions per request that the whole commit adds; None until they were counted. ``explained``:
     those that the named ``hunks`` add together; of these, ``hunks`` has the first MOST_HUNKS. ``others``: those that
@@ -68,7 +68,7 @@ class HunkFinding:
     """
 
     benchmark: str
-    state: State
+    state: HunkState
     sentence: str
     growth: float | None
     explained: float | None
@@ -94,8 +94,8 @@ class HunkEvidence:
     @cached_property
     def growths(self) -> dict[Pieces, float | None]:
         """By set of pieces: what it adds; None where that was not counted. Steps under way are left out."""
-        ended = [step for step in self.steps if step.growths is not None]
-        return {frozenset(step.pieces): (step.growths or {}).get(self.benchmark) for step in ended}
+        ended_steps = [step for step in self.steps if step.growths is not None]
+        return {frozenset(step.pieces): (step.growths or {}).get(self.benchmark) for step in ended_steps}
 
     @cached_property
     def growth(self) -> float | None:
@@ -113,22 +113,24 @@ class HunkEvidence:
         return delta.advance(keys, self.growths, settings.HUNK_BUILDS)
 
     @property
-    def state(self) -> State:
+    def state(self) -> HunkState:
         if self.progress.is_minimal:
-            return State.FOUND
+            return HunkState.FOUND
         if self.trial.ended_at is None:
-            return State.RUNNING if self.growths else State.WAITING
+            return HunkState.RUNNING if self.growths else HunkState.WAITING
         is_some = self.progress.smallest is not None and len(self.progress.smallest) < len(self.pieces)
-        return State.ENDED if is_some else State.IMPOSSIBLE
+        return HunkState.ENDED if is_some else HunkState.IMPOSSIBLE
 
     @cached_property
     def named(self) -> Pieces:
         """The pieces that a finding names: only once the search has ended."""
-        return self.progress.smallest or frozenset() if self.state in (State.FOUND, State.ENDED) else frozenset()
+        return (
+            self.progress.smallest or frozenset() if self.state in (HunkState.FOUND, HunkState.ENDED) else frozenset()
+        )
 
 
 def hunks_of(alert: Alert) -> list[HunkFinding]:
-    """What is known about the hunks of the commit that an alert names, the largest change of instructions first.
+    """The findings about the hunks of the commit that an alert names, the largest change of instructions first.
 
     One finding for each benchmark whose counts changed; empty if its hunks are not tried.
     """
@@ -150,8 +152,11 @@ def evidence_of(trial: HunkTrial) -> list[HunkEvidence]:
 
 def finding_of(evidence: HunkEvidence) -> HunkFinding:
     refusals = {step.pieces[0]: step.refusal for step in evidence.steps if len(step.pieces) == 1}
-    is_under_way = evidence.state in (State.WAITING, State.RUNNING)  # and so it is for all benchmarks of the trial
-    tried = [tried_hunk(evidence, index, refusals.get(index, "")) for index in range(len(evidence.pieces))]
+    is_under_way = evidence.state in (
+        HunkState.WAITING,
+        HunkState.RUNNING,
+    )  # and so it is for all benchmarks of the trial
+    tried_hunks = [tried_hunk(evidence, index, refusals.get(index, "")) for index in range(len(evidence.pieces))]
     return HunkFinding(
         benchmark=evidence.benchmark,
         state=evidence.state,
@@ -160,8 +165,8 @@ def finding_of(evidence: HunkEvidence) -> HunkFinding:
         else f"{evidence.benchmark}: {sentence_of(evidence)}",
         growth=evidence.growth,
         explained=evidence.growths.get(evidence.named),
-        hunks=tuple(hunk for hunk in tried if hunk.is_named)[:MOST_HUNKS],
-        others=tuple(h for h in tried if not h.is_named and (h.refusal or h.instructions is not None)),
+        hunks=tuple(hunk for hunk in tried_hunks if hunk.is_named)[:MOST_HUNKS],
+        others=tuple(h for h in tried_hunks if not h.is_named and (h.refusal or h.instructions is not None)),
         pieces=len(evidence.pieces),
         builds=len(evidence.steps),
         budget=settings.HUNK_BUILDS,
@@ -179,19 +184,19 @@ def tried_hunk(evidence: HunkEvidence, index: int, refusal: str) -> TriedHunk:
 
 
 def sentence_of(evidence: HunkEvidence) -> str:
-    """What is known, as the end of a sentence."""
+    """The finding, as the end of a sentence."""
     builds = f"{len(evidence.steps)} build{'s' * (len(evidence.steps) != 1)}"
-    if evidence.state == State.WAITING:
+    if evidence.state == HunkState.WAITING:
         return "the hunks of the commit wait to be counted one by one"
-    if evidence.state == State.RUNNING:
+    if evidence.state == HunkState.RUNNING:
         return f"the hunks of the commit are being counted: {builds} of at most {settings.HUNK_BUILDS}"
-    if evidence.state == State.IMPOSSIBLE:
+    if evidence.state == HunkState.IMPOSSIBLE:
         return why_impossible(evidence)
     names = names_of([evidence.pieces[index] for index in sorted(evidence.named)])
     if len(evidence.pieces) == 1:
         return f"the commit consists of {names}"
     share = share_in_words(evidence)
-    if evidence.state == State.ENDED:
+    if evidence.state == HunkState.ENDED:
         return f"{share} within {names}, and perhaps in fewer: {evidence.trial.note or f'the budget of {builds} ended'}"
     if len(evidence.named) == len(evidence.pieces):
         return f"{share} from all {len(evidence.pieces)} hunks of the commit together: no fewer of them explain it"
@@ -213,14 +218,14 @@ def share_in_words(evidence: HunkEvidence) -> str:
     """How much of the change is explained, with the verb: ``all of +63 instructions per request come``."""
     growth, explained = evidence.growth or 0.0, evidence.growths.get(evidence.named)
     share = (explained or 0.0) / growth
-    verb = "lie" if evidence.state == State.ENDED else "come"
-    whole = f"{instructions_in_words(growth)} instructions per request"
+    verb = "lie" if evidence.state == HunkState.ENDED else "come"
+    growth_in_words = f"{instructions_in_words(growth)} instructions per request"
     if abs(share - 1) <= NEARLY_ALL:
-        return f"all of {whole} {verb}"
+        return f"all of {growth_in_words} {verb}"
     if share > 1:
         amount, total = instructions_in_words(explained or 0.0), instructions_in_words(growth)
         return f"{amount} instructions per request (of {total} in all) {verb}"
-    return f"{100 * share:.0f}% of {whole} {verb}"
+    return f"{100 * share:.0f}% of {growth_in_words} {verb}"
 
 
 def instructions_in_words(growth: float) -> str:

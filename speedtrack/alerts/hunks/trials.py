@@ -23,7 +23,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from speedtrack.alerts.hunks.commits import commit_without
-from speedtrack.alerts.hunks.findings import MOST_HUNKS, HunkEvidence, HunkFinding, State, evidence_of, findings_of
+from speedtrack.alerts.hunks.findings import MOST_HUNKS, HunkEvidence, HunkFinding, HunkState, evidence_of, findings_of
 from speedtrack.alerts.lines.trouble import DATABASE_AWAY
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, HunkStep, HunkTrial
 from speedtrack.alerts.pairs import pairing
@@ -72,13 +72,13 @@ def begin() -> None:
     """Begin a trial for each alert that names a commit by counts and has none yet."""
     if settings.HUNK_BUILDS < 1:
         return
-    tried = HunkTrial.objects.filter(before=OuterRef("before"), commit=OuterRef("commit"))
-    for alert in Alert.objects.naming_lately().filter(~Exists(tried), Exists(counted_changes())).order_by("pk"):
+    trials = HunkTrial.objects.filter(before=OuterRef("before"), commit=OuterRef("commit"))
+    for alert in Alert.objects.naming_lately().filter(~Exists(trials), Exists(counted_changes())).order_by("pk"):
         changes = counted_changes(alert).select_related("series__benchmark", "series__machine", "series__project")
-        worst, *rest = sorted(changes, key=lambda cp: cp.rank)
+        worst, *further = sorted(changes, key=lambda cp: cp.rank)
         machine, suite = worst.series.machine, pairing.suite_of(worst)
         benchmarks = {
-            cp.series.benchmark_id: cp.series.benchmark for cp in (worst, *rest) if cp.series.machine == machine
+            cp.series.benchmark_id: cp.series.benchmark for cp in (worst, *further) if cp.series.machine == machine
         }
         HunkTrial.objects.get_or_create(
             before=alert.before,
@@ -99,7 +99,7 @@ def counted_changes(alert: Alert | None = None) -> QuerySet[ChangePoint]:
 
 
 def go_on(trial: HunkTrial) -> None:
-    """Read what was counted, then queue the sets that are wanted next, or end the trial."""
+    """Read the counts of ended runs, then queue the next sets, or end the trial."""
     for each in trial.steps.filter(growths__isnull=True).select_related("run"):
         read(trial, each)
     if note := why_not_countable(trial):
@@ -117,10 +117,10 @@ def go_on(trial: HunkTrial) -> None:
         trial.pieces = list(map(facts_of, pieces))
         trial.save(update_fields=["pieces"])
     evidence = evidence_of(trial)
-    wanted = wanted_sets(evidence)
-    for indexes in wanted:
+    index_sets = wanted_sets(evidence)
+    for indexes in index_sets:
         plan(trial, pieces, sorted(indexes))
-    if not wanted:
+    if not index_sets:
         trial.texts = {
             str(index): pieces[index].text[:LONGEST_TEXT]
             for each in evidence
@@ -131,7 +131,7 @@ def go_on(trial: HunkTrial) -> None:
 
 
 def facts_of(piece: Hunk) -> dict[str, Any]:
-    """What is stored of a piece."""
+    """The stored facts of a piece."""
     names = ("path", "number", "count", "line", "before_line", "header")
     return {"kind": piece.kind.value} | {name: getattr(piece, name) for name in names}
 
@@ -147,10 +147,10 @@ def why_not_countable(trial: HunkTrial) -> str:
 
 
 def wanted_sets(evidence: Sequence[HunkEvidence]) -> list[Pieces]:
-    """The sets to count next, for any of the benchmarks, within what is left of the budget."""
-    wanted = dict.fromkeys(pieces for each in evidence for pieces in each.progress.wanted)
-    left = settings.HUNK_BUILDS - len(evidence[0].steps) if evidence else 0
-    return list(wanted)[: min(AT_ONCE, max(0, left))]
+    """The sets to count next, for any of the benchmarks, within the remaining budget."""
+    piece_sets = dict.fromkeys(pieces for each in evidence for pieces in each.progress.wanted)
+    budget_left = settings.HUNK_BUILDS - len(evidence[0].steps) if evidence else 0
+    return list(piece_sets)[: min(AT_ONCE, max(0, budget_left))]
 
 
 def plan(trial: HunkTrial, pieces: Sequence[Hunk], indexes: list[int]) -> None:
@@ -170,7 +170,7 @@ def read(trial: HunkTrial, each: HunkStep) -> None:
     pairs = pairing.pairs_by_run([each.run_id] if each.run_id else [], series__metric__in=COUNTED)
     names = {benchmark.pk: benchmark.name for benchmark in trial.benchmark_set.benchmarks.all()}
     each.growths = {
-        names[benchmark]: round(median(whole for whole, _ in both) - median(rest for _, rest in both), 3)
+        names[benchmark]: round(median(head for head, _ in both) - median(base for _, base in both), 3)
         for (_, benchmark, _), both in pairs.items()
         if both and benchmark in names
     }
@@ -202,8 +202,8 @@ def end(trial: HunkTrial, note: str = "") -> None:
 
 
 def is_news(finding: HunkFinding) -> bool:
-    """Return whether a finding says more than that the commit did it."""
-    return finding.state in (State.FOUND, State.ENDED) and len(finding.hunks) < finding.pieces
+    """Return whether a finding names fewer hunks than the whole commit."""
+    return finding.state in (HunkState.FOUND, HunkState.ENDED) and len(finding.hunks) < finding.pieces
 
 
 def end_unwanted() -> None:

@@ -74,7 +74,7 @@ REPLACED = """
                         WHERE (b.commit_id, own.id) NOT IN (SELECT * FROM unnest(%s::int[], %s::int[])))
 """
 
-Place = tuple[int, int]  # series and commit
+SeriesCommit = tuple[int, int]  # series and commit
 
 
 class Neighbours(NamedTuple):
@@ -155,9 +155,9 @@ def store(neighbours: Sequence[tuple[Neighbours, Series, float]]) -> None:
     rows: dict[int, list[tuple[Neighbours, float, Answer]]] = defaultdict(list)
     for (pair, _, _), (old, _), answer in zip(neighbours, sides, answers, strict=True):
         rows[pair.commit_id].append((pair, old.value, answer))
-    places = [(pair.commit_id, pair.series_id) for pair, _, _ in neighbours]
+    keys = [(pair.commit_id, pair.series_id) for pair, _, _ in neighbours]
     with connection.cursor() as cursor:
-        cursor.execute(REPLACED, [list(rows), *map(list, zip(*places, strict=True))])
+        cursor.execute(REPLACED, [list(rows), *map(list, zip(*keys, strict=True))])
     ComparisonBatch.objects.bulk_create([batch_of(commit, of_commit) for commit, of_commit in rows.items()])
 
 
@@ -176,14 +176,14 @@ def batch_of(commit: int, rows: Sequence[tuple[Neighbours, float, Answer]]) -> C
     )
 
 
-def measured_commits(keys: Iterable[Place]) -> dict[Place, MeasuredCommit]:
+def measured_commits(keys: Iterable[SeriesCommit]) -> dict[SeriesCommit, MeasuredCommit]:
     """By (series id, commit id): the samples of its clean runs and the value of the newest; of all runs if none is."""
     unique = set(keys)
     points = lines.point_measurements().filter(
         series__in={series for series, _ in unique}, commit__in={commit for _, commit in unique}
     )
     rows = points.order_by("attempt").values_list("pk", "series", "commit", "flags", "value", "low", "high")
-    groups: dict[Place, list[tuple[Any, ...]]] = defaultdict(list)
+    groups: dict[SeriesCommit, list[tuple[Any, ...]]] = defaultdict(list)
     for pk, series, commit, *columns in rows:
         if (series, commit) in unique:
             groups[series, commit].append((pk, *columns))

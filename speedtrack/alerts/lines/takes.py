@@ -24,7 +24,7 @@ from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Run, Series, Status
 from speedtrack.runs.queue import estimates
 from speedtrack.runs.queue.estimates import Learned, RunWork
-from speedtrack.stats.changes.trials import TrialLine
+from speedtrack.stats.changes.trials import LevelTrials
 from speedtrack.stats.noise.floor import pairs_to_confirm
 
 PLANNED_PAIRS = 10  # for which `SeriesSensitivity.paired` holds
@@ -89,13 +89,13 @@ def takes_of(series: Series, branch: Branch, head: int) -> Takes | None:
     return Takes(series, *numbers, takes, version_after(series.project.suite, edit))
 
 
-def line_of(series: Series, branch: Branch, head: int, starts: list[int]) -> TrialLine | None:
+def line_of(series: Series, branch: Branch, head: int, starts: list[int]) -> LevelTrials | None:
     """The newest points of the series on one level; None without any. ``starts``: where its levels begin."""
     first = head - COMMITS + 1
     for line in columns([series.pk], branch, first, head):
         level, error, trials = on_one_level(line, [start - first for start in starts])
         if level:
-            return TrialLine(level, error, round(median(trials)), smallest_effect(series))
+            return LevelTrials(level, error, round(median(trials)), smallest_effect(series))
     return None
 
 
@@ -109,10 +109,10 @@ def trials_in_force(series: Series, edit: SuiteEdit | None) -> int | None:
 
 
 def changes_to_choose(smallest_effect: float, smallest: float) -> list[float]:
-    """Changes in even steps, the largest first: from what is seen now down to the smallest one that counts."""
+    """Changes in even steps, the largest first: from the smallest one visible now to the smallest that matters."""
     step = next(step for step in STEPS if (smallest - smallest_effect) / step <= MOST_STEPS)
     first, last = math.ceil(smallest_effect / step - 1e-9), math.floor(smallest / step + 1e-9)
-    return [round(place * step, 6) for place in range(last, first - 1, -1)]
+    return [round(number * step, 6) for number in range(last, first - 1, -1)]
 
 
 def take_of(row: SeriesSensitivity, cost: "TrialCost", change: float, trials: int | None) -> Take:
@@ -126,10 +126,12 @@ class TrialCost:
 
     def __init__(self, series: Series) -> None:
         runs = Run.objects.routine().filter(project=series.project_id, machine=series.machine_id)
-        ended = runs.filter(ended_at__gt=Now() - PACE, status=Status.SUCCEEDED).order_by()
-        newest = ended.order_by("-ended_at").values("benchmark_set")[:1]
+        recent_runs = runs.filter(ended_at__gt=Now() - PACE, status=Status.SUCCEEDED).order_by()
+        newest = recent_runs.order_by("-ended_at").values("benchmark_set")[:1]
         members = SetMember.objects.filter(benchmark_set=Subquery(newest)).values("benchmark")
-        totals = ended.values("machine").annotate(count=Count("pk"), since=Min("ended_at"), of=ArraySubquery(members))
+        totals = recent_runs.values("machine").annotate(
+            count=Count("pk"), since=Min("ended_at"), of=ArraySubquery(members)
+        )
         count, since, benchmarks = next(iter(totals.values_list("count", "since", "of")), (0, None, []))
         days = (timezone.now() - since) / timedelta(days=1) if since else 1.0
         self.commits_a_day: float = count / max(1.0, days)

@@ -196,8 +196,8 @@ class MeasuredCommits(NamedTuple):
     commits: Array
 
     @classmethod
-    def joined(cls, parts: Iterable["MeasuredCommits"]) -> "MeasuredCommits":
-        numbers, commits = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    def joined(cls, stretches: Iterable["MeasuredCommits"]) -> "MeasuredCommits":
+        numbers, commits = (np.concatenate(columns) for columns in zip(*stretches, strict=True))
         order = np.argsort(numbers)
         return cls(numbers[order], commits[order])
 
@@ -225,8 +225,8 @@ def trial_lines(ranges: Sequence[LineRange], around: Around = Around()) -> list[
             CommitSearch(series, PositionRange(branch, last + 1, END if around.after else -1), around.after),
         )
     ]
-    parts = find_commits(searches)
-    commits = [MeasuredCommits.joined(parts[at : at + 3]) for at in range(0, len(parts), 3)]
+    stretches = find_commits(searches)
+    commits = [MeasuredCommits.joined(stretches[at : at + 3]) for at in range(0, len(stretches), 3)]
     return lines_of([line_range.series_id for line_range in ranges], commits)
 
 

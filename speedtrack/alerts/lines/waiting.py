@@ -36,12 +36,12 @@ def runs_with_due_floors() -> RunQuerySet:
 
 
 def unread_effects() -> RunQuerySet:
-    """Ended runs of the whole effect of a commit that no event tells of. Of several rounds, only the newest is told."""
-    read = AlertEvent.objects.filter(kind=AlertEvent.Kind.MEASURED, run=OuterRef("pk"))
+    """Ended runs of the whole effect of a commit that no event reports yet; of several rounds, the newest."""
+    readings = AlertEvent.objects.filter(kind=AlertEvent.Kind.MEASURED, run=OuterRef("pk"))
     alike = {name: OuterRef(name) for name in ("base", "commit", "machine", "reason", "metrics")}
     later = Run.objects.filter(**alike, pk__gt=OuterRef("pk"))
-    ended = Run.objects.filter(reason=Reason.EFFECT, status__in=ENDED)
-    return ended.filter(~Exists(read), ~Exists(later))
+    ended_runs = Run.objects.filter(reason=Reason.EFFECT, status__in=ENDED)
+    return ended_runs.filter(~Exists(readings), ~Exists(later))
 
 
 def alerts_with_unread_effects() -> QuerySet[Alert]:

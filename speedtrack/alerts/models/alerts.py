@@ -45,8 +45,8 @@ class AlertQuerySet(models.QuerySet["Alert"]):
 
     def naming_lately(self) -> "AlertQuerySet":
         """Confirmed open alerts of the last days that name a commit and are not muted."""
-        named = self.naming_one().open().filter(status=Alert.Status.CONFIRMED, muted=False)
-        return named.filter(created__gt=Now() - LATELY)
+        alerts = self.naming_one().open().filter(status=Alert.Status.CONFIRMED, muted=False)
+        return alerts.filter(created__gt=Now() - LATELY)
 
     def standing(self) -> "AlertQuerySet":
         """Alerts that were not merged into another one."""
@@ -196,8 +196,8 @@ class AlertEventQuerySet(models.QuerySet["AlertEvent"]):
 
     def tellable(self) -> "AlertEventQuerySet":
         """Untold events of alerts of which no event waits."""
-        waiting = AlertEvent.objects.waiting().filter(alert=OuterRef("alert"))
-        return self.filter(~Exists(waiting), untold=True)
+        waiting_events = AlertEvent.objects.waiting().filter(alert=OuterRef("alert"))
+        return self.filter(~Exists(waiting_events), untold=True)
 
 
 class AlertEvent(models.Model):

@@ -59,8 +59,8 @@ def pairs_of_suite(run: Run) -> dict[tuple[int, str], list[Pair]]:
     """
     pairs: dict[tuple[int, str], list[Pair]] = defaultdict(list)
     ids = runs_of_ends(run).values_list("pk", flat=True)
-    for (_, benchmark, metric), measured in pairs_by_run(ids, series__metric__in=run.metrics).items():
-        pairs[benchmark, metric] += measured
+    for (_, benchmark, metric), run_pairs in pairs_by_run(ids, series__metric__in=run.metrics).items():
+        pairs[benchmark, metric] += run_pairs
     return pairs
 
 
@@ -69,7 +69,7 @@ def compare_suite(run: Run) -> list[ComparedSeries]:
 
     No direction is suspected. A difference that the correction does not accept is unknown.
     """
-    pairs = {key: measured for key, measured in pairs_of_suite(run).items() if measured}
+    pairs = {key: own_pairs for key, own_pairs in pairs_of_suite(run).items() if own_pairs}
     rows = Series.objects.filter(project=run.project_id, machine=run.machine_id, metric__in=run.metrics)
     related = rows.filter(benchmark__in={pk for pk, _ in pairs}).select_related("benchmark", "machine", "project")
     newest = {(row.benchmark_id, row.metric): row for row in related.order_by("pk")}

@@ -21,7 +21,7 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from speedtrack.alerts.detection import causes, common_mode, drift, history
+from speedtrack.alerts.detection import causes, common_mode, driftsteps, history
 from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairs import brackets, pairing, sizes
@@ -46,7 +46,7 @@ Status = ChangePoint.Status
 
 @transaction.atomic
 def step() -> None:
-    """Do what is next for every unsettled change point. Returns at once if another step is under way."""
+    """Take the next step of every unsettled change point. Returns at once if another step is under way."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s, 0)", [STEP_LOCK])
         if not cursor.fetchone()[0]:
@@ -85,9 +85,9 @@ def open_brackets() -> None:
                 end_settling(cp, Status.UNSETTLED, f"its commits are no longer on {cp.branch}")
             elif why := history.why_not_measurable(cp.series):
                 leave_to_history(cp, why)
-            elif cp.kind == ChangePoint.Kind.DRIFT and drift.is_explained(cp):
+            elif cp.kind == ChangePoint.Kind.DRIFT and driftsteps.is_explained(cp):
                 cp.delete()
-            elif drift.waits_for_a_step(cp):
+            elif driftsteps.waits_for_a_step(cp):
                 continue
             elif pairing.same_binary(cp):
                 end_settling(
@@ -213,7 +213,7 @@ def open_to_further(machine: Machine) -> list[ChangePoint]:
 
 
 def is_timed(cp: ChangePoint) -> bool:
-    """Return whether the suite says how long a suspicion is measured; idle machines then measure no more than that."""
+    """Return whether the suite limits how long a suspicion is measured, also on idle machines."""
     return pairing.suite_of(cp).settling_s is not None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 
-from speedtrack.alerts.detection import drift
+from speedtrack.alerts.detection import driftsteps
 from speedtrack.alerts.lines.effects import smallest_effect
 from speedtrack.alerts.lines.known import PlacedStep
 from speedtrack.alerts.lines.trouble import isolated
@@ -43,9 +43,9 @@ def review_drifts() -> None:
 
 def review(cp: ChangePoint) -> None:
     """Judge a drift by its pairs if its steps are not those that were taken out last time."""
-    steps = [step for step in drift.steps_in(cp) if step.status in (Status.CONFIRMED, Status.HISTORY)]
+    steps = [step for step in driftsteps.steps_in(cp) if step.status in (Status.CONFIRMED, Status.HISTORY)]
     step_names = steps_in_words(steps)
-    is_wait = drift.waits_for_a_step(cp) or waits_for_an_alert(steps)
+    is_wait = driftsteps.waits_for_a_step(cp) or waits_for_an_alert(steps)
     if step_names == cp.note.partition(WITHOUT)[2] or is_wait or is_settled_by_person(cp.alert):
         return
     run = cp.runs.filter(reason=Reason.CONFIRM, base=cp.before_id, commit=cp.commit_id).order_by("-id").first()
@@ -103,7 +103,7 @@ def is_settled_by_person(alert: Alert | None) -> bool:
 
 
 def is_drift(cp: ChangePoint, comparison: Comparison) -> bool:
-    """Return whether what is left is a drift, in the direction in which it was reported."""
+    """Return whether the remaining change is a drift, in the direction in which it was reported."""
     if comparison.low <= 1 <= comparison.high or abs(comparison.ratio - 1) < smallest_effect(cp.series):
         return False
     return cp.status == Status.REFUTED or (comparison.ratio > 1) == (cp.ratio > 1)

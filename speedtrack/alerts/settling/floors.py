@@ -92,9 +92,9 @@ def noise_questions(question: Question) -> list[Question]:
     These are two, because a run measures either pairs or counts.
     """
     definition = definition_of(question.suite.pk)
-    counted = [section.name for section in definition.benchmark if definition.functions_of(section)]
+    counted_names = [section.name for section in definition.benchmark if definition.functions_of(section)]
     questions = [replace(question, pairs=AA_PAIRS, metrics=WATCHED)]
-    if with_counts := list(question.benchmarks.benchmarks.filter(name__in=counted)):
+    if with_counts := list(question.benchmarks.benchmarks.filter(name__in=counted_names)):
         counts = store_set(question.suite, with_counts)
         questions.append(replace(question, benchmarks=counts, pairs=AA_COUNTS, metrics=COUNTED))
     return questions
@@ -127,9 +127,9 @@ def measure_noise(selection: RunSelection) -> int:
     """Queue A/A runs by hand, before all waiting runs. Return the number of runs."""
     suite, benchmarks = selection.suite, selection.benchmark_set
     questions = [
-        part
+        each
         for commit, machine in product(selection.ranks, selection.machines)
-        for part in noise_questions(
+        for each in noise_questions(
             Question(commit, commit, machine, suite, benchmarks, Reason.AA, priority=PRIORITY["manual"])
         )
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Exists, OuterRef, Sum
 
-from speedtrack.alerts.detection import drift
+from speedtrack.alerts.detection import driftsteps
 from speedtrack.alerts.lines.effects import effect_unless_stated
 from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import ChangePoint, Verdict
@@ -130,7 +130,7 @@ def compare_ends(run: Run, cp: ChangePoint) -> Comparison | None:
 
 def pairs_of_ends(run: Run, cp: ChangePoint) -> list[tuple[float, float]]:
     """The clean pairs of the run's two commits so far. Of a drift, with the steps between them removed."""
-    steps = drift.steps_seen_by_pairs(cp) if cp.kind == ChangePoint.Kind.DRIFT else 1.0
+    steps = driftsteps.steps_seen_by_pairs(cp) if cp.kind == ChangePoint.Kind.DRIFT else 1.0
     return [(base * steps, head) for base, head in measured_pairs(cp, run.base_id, run.commit_id)]
 
 

@@ -43,16 +43,16 @@ Kind = AlertEvent.Kind
 
 def ask() -> int:
     """Queue the pairs for each alert that names a commit, once for its two commits. Return the number of runs."""
-    asked = Run.objects.filter(reason=Reason.EFFECT, base=OuterRef("before"), commit=OuterRef("commit"))
+    runs = Run.objects.filter(reason=Reason.EFFECT, base=OuterRef("before"), commit=OuterRef("commit"))
     count = 0
-    for alert in Alert.objects.naming_lately().filter(~Exists(asked)).order_by("pk"):
+    for alert in Alert.objects.naming_lately().filter(~Exists(runs)).order_by("pk"):
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
             count += len(ask_about(alert))
     return count
 
 
 def ask_about(alert: Alert) -> list[Run]:
-    """Queue what is missing to tell all about an alert, and let its events wait for it. Return the runs."""
+    """Queue the runs that an alert's full report lacks, and let its events wait for them. Return the runs."""
     related = ("series__benchmark", "series__machine", "series__project")
     changes = alert.change_points.filter(status=Status.CONFIRMED).select_related(*related)
     worst_first = sorted(changes, key=lambda cp: cp.rank)
@@ -71,15 +71,17 @@ def plan_counts(alert: Alert, changes: Sequence[ChangePoint]) -> Run | None:
     """Queue counts of both commits for the changed benchmarks that are counted, but not at both of them."""
     machine, ends = changes[0].series.machine, (alert.before_id, alert.commit_id)
     benchmarks = {cp.series.benchmark_id: cp.series.benchmark for cp in changes}
-    counted = Series.objects.filter(machine=machine, benchmark__in=benchmarks, metric__in=COUNTED)
+    counted_series = Series.objects.filter(machine=machine, benchmark__in=benchmarks, metric__in=COUNTED)
     by_pairs = Run.objects.filter(base=ends[0], commit=ends[1], machine=machine, metrics=COUNTED)
-    known = set(Benchmark.objects.filter(sets__runs__in=by_pairs).values_list("pk", flat=True))
+    counted_benchmarks = set(Benchmark.objects.filter(sets__runs__in=by_pairs).values_list("pk", flat=True))
     points = (
-        lines.clean_measurements().filter(series__in=counted, commit__in=ends).values("series__benchmark", "series")
+        lines.clean_measurements()
+        .filter(series__in=counted_series, commit__in=ends)
+        .values("series__benchmark", "series")
     )
     both = points.annotate(commits=Count("commit", distinct=True)).filter(commits=len(ends))
-    known.update(both.values_list("series__benchmark", flat=True))
-    missing = sorted(set(counted.values_list("benchmark", flat=True)) - known)
+    counted_benchmarks.update(both.values_list("series__benchmark", flat=True))
+    missing = sorted(set(counted_series.values_list("benchmark", flat=True)) - counted_benchmarks)
     if not missing:
         return None
     suite = pairing.suite_of(changes[0])
@@ -95,8 +97,8 @@ def plan_suite(alert: Alert, changes: Sequence[ChangePoint]) -> Run | None:
     usual = usual_run(worst)
     if usual is None:
         return None
-    timed = {cp.series.metric for cp in changes if not cp.metric.counted and cp.benchmark_name != BUILD}
-    metrics = [HEADLINE, *sorted(timed - {HEADLINE})]
+    metrics_of_time = {cp.series.metric for cp in changes if not cp.metric.counted and cp.benchmark_name != BUILD}
+    metrics = [HEADLINE, *sorted(metrics_of_time - {HEADLINE})]
     ends = Run(project=alert.project, base=alert.before, commit=alert.commit, machine=machine, metrics=metrics)
     pairs = suites.pairs_of_suite(ends)
     benchmarks = [b for b in usual.benchmark_set.benchmarks.order_by("pk") if len(pairs[b.pk, HEADLINE]) < FIRST]
@@ -145,8 +147,8 @@ def read_ended() -> None:
     for alert in waiting.alerts_with_unread_effects():
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
             for run in waiting.unread_effects().filter(base=alert.before_id, commit=alert.commit_id).order_by("pk"):
-                if more := None if is_counted(run) else plan_more(alert, run):
-                    AlertEvent.objects.filter(run=run, untold=True).update(run=more)
+                if next_round := None if is_counted(run) else plan_more(alert, run):
+                    AlertEvent.objects.filter(run=run, untold=True).update(run=next_round)
                 else:
                     read(alert, run)
 
@@ -154,10 +156,10 @@ def read_ended() -> None:
 def read(alert: Alert, run: Run) -> None:
     """Write what a run shows about an alert. Subscribers hear of it if they were told without what joins now."""
     was_told = not alert.events.filter(untold=True, kind=Kind.RAISED).exists()
-    joined = join_moved(alert, run) if suites.is_measured(run) and not is_counted(run) else []
-    event = raising.write_event(alert, Kind.MEASURED, reading_in_words(run, joined))
-    is_news = was_told and bool(joined) and not alert.muted
-    AlertEvent.objects.filter(pk=event.pk).update(run=run, untold=is_news, past=any(cp.past for cp in joined))
+    additions = join_moved(alert, run) if suites.is_measured(run) and not is_counted(run) else []
+    event = raising.write_event(alert, Kind.MEASURED, reading_in_words(run, additions))
+    is_news = was_told and bool(additions) and not alert.muted
+    AlertEvent.objects.filter(pk=event.pk).update(run=run, untold=is_news, past=any(cp.past for cp in additions))
     AlertEvent.objects.exclude(pk=event.pk).filter(run=run, untold=True).update(run=None)
 
 
@@ -165,42 +167,42 @@ def is_counted(run: Run) -> bool:
     return not set(run.metrics).isdisjoint(COUNTED)
 
 
-def reading_in_words(run: Run, joined: Sequence[ChangePoint]) -> str:
+def reading_in_words(run: Run, additions: Sequence[ChangePoint]) -> str:
     if not suites.is_measured(run):
         return f"its whole effect was not measured: {run.error.splitlines()[0] if run.error else run.status}"
     if is_counted(run):
         return "the instructions of both commits were counted"
-    return f"every benchmark of the suite was measured for it: {headline(joined) or 'nothing else moved'}"
+    return f"every benchmark of the suite was measured for it: {headline(additions) or 'nothing else moved'}"
 
 
 def join_moved(alert: Alert, run: Run) -> list[ChangePoint]:
     """Let each benchmark that moved, and is not known to, join the alert as a confirmed change. Return these."""
     past = alert.change_points.filter(past=True).exists()
     fresh = [(changed(alert, row, past), row) for row in suites.compare_suite(run) if row.moved]
-    joined = [(cp, row) for cp, row in fresh if not is_known(cp)]
-    for cp, row in joined:
+    additions = [(cp, row) for cp, row in fresh if not is_known(cp)]
+    for cp, row in additions:
         cp.save()
         cp.runs.add(run)
         store_verdict(cp, row)
         raising.raise_alert(cp, [alert.pk])
-    return [cp for cp, _ in joined]
+    return [cp for cp, _ in additions]
 
 
 def changed(alert: Alert, row: ComparedSeries, past: bool) -> ChangePoint:
     """The change of a series with the alert's commit, not saved yet."""
-    found = row.comparison
-    size = numbers.size(found.ratio, found.low, found.high)
+    comparison = row.comparison
+    size = numbers.size(comparison.ratio, comparison.low, comparison.high)
     return ChangePoint(
         series=row.series,
         branch=alert.branch,
         before=alert.before,
         commit=alert.commit,
         status=Status.CONFIRMED,
-        ratio=found.ratio,
-        low=found.low,
-        high=found.high,
+        ratio=comparison.ratio,
+        low=comparison.low,
+        high=comparison.high,
         score=0,
-        note=f"measured with the whole suite over {found.n[0]} pairs: {size}, p = {found.p:.2g}",
+        note=f"measured with the whole suite over {comparison.n[0]} pairs: {size}, p = {comparison.p:.2g}",
         past=past,
         settled_at=Now(),
     )
@@ -215,6 +217,12 @@ def is_known(cp: ChangePoint) -> bool:
 
 
 def store_verdict(cp: ChangePoint, row: ComparedSeries) -> None:
-    found, ends = row.comparison, {"base": cp.before, "commit": cp.commit}
-    sizes = {"ratio": found.ratio, "low": found.low, "high": found.high, "p": found.p, "pairs": found.n[0]}
+    comparison, ends = row.comparison, {"base": cp.before, "commit": cp.commit}
+    sizes = {
+        "ratio": comparison.ratio,
+        "low": comparison.low,
+        "high": comparison.high,
+        "p": comparison.p,
+        "pairs": comparison.n[0],
+    }
     Verdict.objects.create(change_point=cp, answer=Verdict.Answer.DIFFERENT, **ends, **sizes)

@@ -10,7 +10,7 @@ from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.settling import confirm
 from speedtrack.notices.telling import tell_subscribers
-from speedtrack.runs.documents import Failure
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import results
@@ -110,5 +110,5 @@ def finish(world: World, run: Run, binary: str | None = None, **changes: Any) ->
     queue.complete(world.machine, run.pk, run.lease_token)
 
 
-def failure(run: Run, error: str) -> Failure:
-    return Failure(token=run.lease_token, kind="permanent", error=error)
+def failure(run: Run, error: str) -> FailureReport:
+    return FailureReport(token=run.lease_token, kind="permanent", error=error)

@@ -14,7 +14,7 @@ from speedtrack.alerts.models import Alert, Bisection, BisectionAnswer, ChangePo
 from speedtrack.alerts.triage.measuring import NotMeasurable
 from speedtrack.processes import dispatch
 from speedtrack.projects.models import ChainCommit, Commit
-from speedtrack.runs.documents import Failure
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.queue import queue
@@ -117,7 +117,9 @@ def test_commits_that_do_not_build_are_passed_over(shas: list[str]) -> None:
         if waiting and waiting.commit.sha in broken:
             run = builders.claim(machine)
             builders.send_build(run, run.commit, succeeded=False)
-            failure = Failure(token=run.lease_token, kind="permanent", error="build failed: make exited with code 2")
+            failure = FailureReport(
+                token=run.lease_token, kind="permanent", error="build failed: make exited with code 2"
+            )
             queue.fail(machine, run.pk, failure)
         else:
             builders.work(machine, speed, until=1)

@@ -3,7 +3,7 @@ from datetime import timedelta
 
 import pytest
 
-from speedtrack.alerts.detection import detection, drift
+from speedtrack.alerts.detection import detection, drift, driftreferences, driftsteps
 from speedtrack.alerts.lines.trials import TrialLine, TrialPoint
 from speedtrack.alerts.lines.windows import Window
 from speedtrack.alerts.models import Alert, AlertEvent, BestLevel, ChangePoint
@@ -96,9 +96,9 @@ def test_a_confirmed_step_is_no_drift(world: World) -> None:
         score=2,
         **ends,
     )
-    assert not drift.waits_for_a_step(suspicion)
+    assert not driftsteps.waits_for_a_step(suspicion)
     ChangePoint.objects.filter(pk=step.pk).update(status=Status.SETTLING)
-    assert drift.waits_for_a_step(suspicion)
+    assert driftsteps.waits_for_a_step(suspicion)
     ChangePoint.objects.filter(pk=step.pk).update(status=Status.CONFIRMED)
     world.until_quiet()
     suspicion.refresh_from_db()
@@ -216,8 +216,8 @@ def test_the_references_are_the_release_the_commits_of_so_many_days_before_and_t
     series = history.series()
     history.measure([series], {commit.pk: [[5000.0 + i] * 5] for i, commit in enumerate(commits) if i % 2 == 0})
     head = TrialPoint(138, commits[138].pk, (1.0,), 1.0)
-    line = drift.Heading(Window(series, history.branch, TrialLine.of([head]), frozenset()), 0.01, [])
-    found = {r.name: r for r in drift.references([line], [commits[40].pk])[0]}
+    line = driftreferences.Heading(Window(series, history.branch, TrialLine.of([head]), frozenset()), 0.01, [])
+    found = {r.name: r for r in driftreferences.references([line], [commits[40].pk])[0]}
     assert {name: r.position for name, r in found.items()} == {
         "1.0": 70,
         "30 days before": 108,
@@ -252,10 +252,12 @@ def test_a_drift_has_grown_only_where_noise_does_not_explain_it(history: History
         high=1.06,
         score=2,
     )
-    reference = drift.DriftReference("1.0", 3, 10, commits[10].pk, [5000.0] * 8)
+    reference = driftreferences.DriftReference("1.0", 3, 10, commits[10].pk, [5000.0] * 8)
     found = Drift(ratio=low + 0.05, low=low, high=low + 0.1, score=2)
     points = [TrialPoint(i, commits[i].pk, (5250.0,), 5250.0) for i in range(60)]
-    line = drift.Heading(Window(series, history.branch, TrialLine.of(points), frozenset([commits[-1].pk])), 0.01, [])
+    line = driftreferences.Heading(
+        Window(series, history.branch, TrialLine.of(points), frozenset([commits[-1].pk])), 0.01, []
+    )
     assert drift.is_news(line, reference, found) is news
 
 
@@ -280,9 +282,11 @@ def test_a_drift_that_looked_larger_than_its_pairs_found_it_has_not_grown(
         score=2,
     )
     series = ChangePoint.objects.get().series
-    reference = drift.DriftReference("1.0", 3, 10, commits[10].pk, [5000.0] * 8)
+    reference = driftreferences.DriftReference("1.0", 3, 10, commits[10].pk, [5000.0] * 8)
     values = [5000.0 * (shown if i <= 59 - since else 1.2) for i in range(60)]
     points = [TrialPoint(i, commits[i].pk, (value,), value) for i, value in enumerate(values)]
-    line = drift.Heading(Window(series, history.branch, TrialLine.of(points), frozenset([commits[-1].pk])), 0.01, [])
+    line = driftreferences.Heading(
+        Window(series, history.branch, TrialLine.of(points), frozenset([commits[-1].pk])), 0.01, []
+    )
     found = Drift(ratio=1.2, low=1.15, high=1.25, score=2)
     assert drift.is_news(line, reference, found) is news

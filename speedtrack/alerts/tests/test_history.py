@@ -11,7 +11,7 @@ from speedtrack.notices.mail import alert_message
 from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.projects.models import Project
-from speedtrack.runs.documents import Failure
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.models import Machine, Run, Series
 from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
@@ -130,7 +130,7 @@ def test_a_suspicion_whose_pairs_cannot_be_built_is_left_to_the_history(world: W
     run = builders.claim(world.machine)
     assert run.base_id
     error = "build failed: the compiler is gone"
-    queue.fail(world.machine, run.pk, Failure(token=run.lease_token, kind="permanent", error=error))
+    queue.fail(world.machine, run.pk, FailureReport(token=run.lease_token, kind="permanent", error=error))
     confirm.step()
     found = ChangePoint.objects.filter(series__benchmark__name="get-p1")
     assert {cp.status for cp in found} == {Status.HISTORY}

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from speedtrack.alerts.hunks import commits, trials
-from speedtrack.alerts.hunks.findings import HunkEvidence, HunkFinding, State, hunks_of, names_of, sentence_of
+from speedtrack.alerts.hunks.findings import HunkEvidence, HunkFinding, HunkState, hunks_of, names_of, sentence_of
 from speedtrack.alerts.models import Alert, AlertEvent, HunkStep, HunkTrial
 from speedtrack.alerts.triage import triage
 from speedtrack.notices import mail
@@ -104,7 +104,7 @@ def mails() -> list[Any]:
 
 def test_the_hunk_that_did_it_is_named_in_the_document_and_in_the_thread(tried: Tried, client: Client) -> None:
     finding = tried.until_found()
-    assert finding.state == State.FOUND and finding.growth == pytest.approx(63, abs=1)
+    assert finding.state == HunkState.FOUND and finding.growth == pytest.approx(63, abs=1)
     assert finding.sentence.endswith("instructions per request come from the second hunk of file.txt")
     assert finding.sentence.startswith("get-p1: all of +6")
     (named,) = finding.hunks
@@ -142,7 +142,7 @@ def test_its_runs_count_what_no_branch_has_when_nothing_else_waits(tried: Tried)
 def test_two_hunks_are_named_that_each_cost_a_part(tried: Tried) -> None:
     tried.costs = {1: 30.0, 4: 33.0}
     finding = tried.until_found()
-    assert [hunk.number for hunk in finding.hunks] == [1, 4] and finding.state == State.FOUND
+    assert [hunk.number for hunk in finding.hunks] == [1, 4] and finding.state == HunkState.FOUND
     assert "come from the first hunk of file.txt and the fourth hunk of file.txt" in finding.sentence
 
 
@@ -168,7 +168,7 @@ def test_a_budget_that_ends_names_what_is_left(tried: Tried, settings: Any) -> N
     settings.HUNK_BUILDS = 6
     tried.needs = frozenset({1, 2})
     finding = tried.until_found()
-    assert finding.state == State.IMPOSSIBLE and finding.builds == 6
+    assert finding.state == HunkState.IMPOSSIBLE and finding.builds == 6
     assert finding.sentence.endswith(
         "the budget of 6 builds ended before fewer hunks than all of them explained the change"
     )
@@ -176,13 +176,13 @@ def test_a_budget_that_ends_names_what_is_left(tried: Tried, settings: Any) -> N
     settings.HUNK_BUILDS = 7
     HunkTrial.objects.update(ended_at=None)
     finding = tried.until_found()
-    assert (finding.state, [hunk.number for hunk in finding.hunks]) == (State.FOUND, [1, 2])
+    assert (finding.state, [hunk.number for hunk in finding.hunks]) == (HunkState.FOUND, [1, 2])
 
 
 def test_instructions_that_did_not_change_are_not_searched(tried: Tried) -> None:
     tried.costs, tried.noise = {}, 0.0
     finding = tried.until_found()
-    assert finding.state == State.IMPOSSIBLE and finding.builds == 1
+    assert finding.state == HunkState.IMPOSSIBLE and finding.builds == 1
     assert finding.sentence == "get-p1: counted again, the commit changes no instructions"
 
 
@@ -249,7 +249,7 @@ def test_a_trial_that_is_broken_off_anywhere_goes_on(tried: Tried, monkeypatch: 
     assert len(hunk_runs()) == 6
     trials.step()
     assert len(hunk_runs()) == 6
-    assert tried.until_found().state == State.FOUND
+    assert tried.until_found().state == HunkState.FOUND
 
 
 def test_a_defect_ends_one_trial_and_says_so(tried: Tried, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,14 +257,14 @@ def test_a_defect_ends_one_trial_and_says_so(tried: Tried, monkeypatch: pytest.M
     trials.step()
     assert HunkTrial.objects.get().note.startswith("ZeroDivisionError")
     (finding,) = hunks_of(Alert.objects.get())
-    assert finding.state == State.IMPOSSIBLE and "a defect of SpeedTrack" in finding.sentence
+    assert finding.state == HunkState.IMPOSSIBLE and "a defect of SpeedTrack" in finding.sentence
 
 
 def test_a_repository_that_is_gone_is_said(tried: Tried, settings: Any, tmp_path: Path) -> None:
     settings.MIRRORS = tmp_path / "elsewhere"
     trials.step()
     (finding,) = hunks_of(Alert.objects.get())
-    assert "is not on this server" in finding.sentence and finding.state == State.IMPOSSIBLE
+    assert "is not on this server" in finding.sentence and finding.state == HunkState.IMPOSSIBLE
 
 
 def test_commits_of_a_trial_are_forgotten_long_after_its_end(tried: Tried) -> None:

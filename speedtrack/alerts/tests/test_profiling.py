@@ -8,7 +8,7 @@ from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import profiling
 from speedtrack.runs.models import Measurement, Profile, Reason, Run, Status
 from speedtrack.runs.planning import planning
-from speedtrack.runs.queue import fence, jobs, queue
+from speedtrack.runs.queue import ends, fence, jobs, queue
 from speedtrack.runs.results import profiles
 from speedtrack.tests import builders
 
@@ -64,7 +64,7 @@ def test_a_run_without_all_its_profiles_is_not_complete(world: World, alert: Ale
     for _ in range(2):
         builders.send_profile(run, "get-p1", alert.commit)
     assert Profile.objects.count() == 1, "the same again changes nothing"
-    with pytest.raises(queue.Incomplete, match="has 1 of 2 profiles"):
+    with pytest.raises(ends.Incomplete, match="has 1 of 2 profiles"):
         queue.complete(world.machine, run.pk, run.lease_token)
     with pytest.raises(fence.LeaseLost):
         builders.send_profile(run, "get-p1", alert.before, token=0)

@@ -28,7 +28,7 @@ class NotAssignable(ValueError):
 
 @dataclass(frozen=True)
 class Decision:
-    """``seen`` is the status that the person saw."""
+    """``seen``: the status that the person saw."""
 
     seen: str
     status: str

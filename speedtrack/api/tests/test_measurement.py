@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.runs import documents
+from speedtrack.runs import documentfields
 from speedtrack.runs.models import Measurement, Run, Trial
 from speedtrack.tests import builders
 
@@ -120,7 +120,7 @@ def test_another_measurement_of_a_benchmark_is_a_conflict(runner: Runner, run: R
 
 
 def test_every_unit_of_a_metric_has_a_bound() -> None:
-    assert {metric.unit for metric in METRICS.values()} == set(documents.LARGEST)
+    assert {metric.unit for metric in METRICS.values()} == set(documentfields.LARGEST)
 
 
 def test_an_unknown_metric_is_named(runner: Runner, run: Run, document: dict[str, Any]) -> None:

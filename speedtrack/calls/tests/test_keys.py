@@ -12,7 +12,7 @@ from django.utils import timezone
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import Scope
 from speedtrack.calls import keys, spent
-from speedtrack.calls.keys import BadKey, KeyBusy, UsedKey, Work
+from speedtrack.calls.keys import BadKey, KeyBusy, RequestWork, UsedKey
 from speedtrack.calls.models import KeptAnswer
 
 
@@ -33,8 +33,8 @@ class Counted:
         return 201, {"count": self.count}
 
     @property
-    def work(self) -> Work:
-        return Work(self.do, lambda: ["right"], lambda rights: None)
+    def work(self) -> RequestWork:
+        return RequestWork(self.do, lambda: ["right"], lambda rights: None)
 
 
 def made() -> int:
@@ -66,7 +66,7 @@ def test_what_fails_is_undone_and_its_key_is_free(db: None) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        keys.answer_once(pk, "k", b"r", Work(fail, list, list))
+        keys.answer_once(pk, "k", b"r", RequestWork(fail, list, list))
     assert made() == 0 and not KeptAnswer.objects.exists()
     assert keys.answer_once(pk, "k", b"another", counted.work) == ((201, {"count": 2}), False)
 
@@ -79,7 +79,7 @@ def test_a_kept_answer_is_for_those_who_may_do_it_still(db: None) -> None:
         raise PermissionError(rights)
 
     with pytest.raises(PermissionError, match="right"):
-        keys.answer_once(pk, "k", b"r", Work(counted.do, list, refuse))
+        keys.answer_once(pk, "k", b"r", RequestWork(counted.do, list, refuse))
     KeptAnswer.objects.update(rights=None)
     with pytest.raises(UsedKey, match="older version of the server"):
         keys.answer_once(pk, "k", b"r", counted.work)
@@ -122,7 +122,7 @@ def test_two_equal_requests_at_once() -> None:
 
     def first() -> None:
         try:
-            answers.append(keys.answer_once(pk, "k", b"r", Work(slow_work, list, list)))
+            answers.append(keys.answer_once(pk, "k", b"r", RequestWork(slow_work, list, list)))
         finally:
             connection.close()
 
@@ -130,8 +130,8 @@ def test_two_equal_requests_at_once() -> None:
     thread.start()
     begun.wait(30)
     with pytest.raises(KeyBusy):
-        keys.answer_once(pk, "k", b"r", Work(slow_work, list, list))
+        keys.answer_once(pk, "k", b"r", RequestWork(slow_work, list, list))
     goes_on.set()
     thread.join()
     assert answers == [((201, {"a": 1}), False)]
-    assert keys.answer_once(pk, "k", b"r", Work(slow_work, list, list)) == ((201, {"a": 1}), True)
+    assert keys.answer_once(pk, "k", b"r", RequestWork(slow_work, list, list)) == ((201, {"a": 1}), True)

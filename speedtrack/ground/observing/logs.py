@@ -45,7 +45,7 @@ def values_without_secrets(value: Any) -> Any:
     return value if isinstance(value, CLASSES) else without_secrets(str(value))
 
 
-class LineFormatter(logging.Formatter):
+class PlainLineFormatter(logging.Formatter):
     """Lines for people, safe to show on a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -81,7 +81,7 @@ def json_formatter() -> ProcessorFormatter:
 def configuration(form: str, level: str, quiet: Mapping[str, str]) -> dict[str, Any]:
     """The standard library's configuration: all to stderr, as ``line`` or ``json``; some loggers more quietly."""
     formatters = {
-        "line": {"()": LineFormatter, "fmt": "{asctime} {levelname} {name}: {message}", "style": "{"},
+        "line": {"()": PlainLineFormatter, "fmt": "{asctime} {levelname} {name}: {message}", "style": "{"},
         "json": {"()": json_formatter},
     }
     return {

@@ -69,7 +69,7 @@ class Among(Func):
 
 @dataclass(frozen=True)
 class RowShape:
-    """What is read of the rows of a model: its own columns, and what they refer to, by the names of relations."""
+    """The columns that are read of a model, and those of the rows that it refers to, by the names of relations."""
 
     model: type[Model]
     names: tuple[str, ...]
@@ -117,9 +117,9 @@ def relation_of(path: str) -> str:
 def by_relation(columns: Iterable[str]) -> dict[str, list[str]]:
     """By relation: the columns behind it."""
     related: dict[str, list[str]] = defaultdict(list)
-    for name, _, rest in (column.partition("__") for column in columns):
-        if rest:
-            related[name].append(rest)
+    for name, _, remaining in (column.partition("__") for column in columns):
+        if remaining:
+            related[name].append(remaining)
     return related
 
 

@@ -23,7 +23,7 @@ from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
 from speedtrack.monitoring.models import TaskTime
 from speedtrack.notices.models import Outbox
 from speedtrack.projects import intake
-from speedtrack.runs.documents import Failure
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.models import Attempt, Measurement
 from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
@@ -83,7 +83,7 @@ def test_the_queue_and_its_leases(client: Client, world: World) -> None:
     assert during["speedtrack_machine_state"]["kvd-m1", "working"] == 1
     builders.expire_lease(run)
     assert scrape(client)["speedtrack_lease_left_seconds"]["kvd-m1", "push"] < 0
-    queue.fail(run.machine, run.pk, Failure(token=run.lease_token, kind="permanent", error="x"))
+    queue.fail(run.machine, run.pk, FailureReport(token=run.lease_token, kind="permanent", error="x"))
     ended = scrape(client)["speedtrack_attempts_ended_last_day"]
     assert ended["kvd-m1", "failed"] == ended["kvd-m1", "succeeded"] == 1
 

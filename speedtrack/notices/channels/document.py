@@ -9,13 +9,8 @@ from django.conf import settings
 
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.projects.models import Project
-from speedtrack.reports.alerts import (
-    AlertDetails,
-    AlertEventDocument,
-    AlertMessage,
-    SettledChangeDocument,
-    known_alerts,
-)
+from speedtrack.reports.alerts import AlertDetails, AlertEventDocument, AlertMessage, known_alerts
+from speedtrack.reports.causes import SettledChangeDocument
 from speedtrack.reports.projects import CommitDocument
 
 #: Of an alert that does not exist.
@@ -44,8 +39,8 @@ def sample_message(project: Project) -> AlertMessage:
     change |= {"kind": "step", "status": "confirmed", "is_slowdown": True, "ratio": 1.052, "low": 1.047, "high": 1.057}
     change |= {"from_zero": None}
     change |= {"note": "", "settled_at": at, "alert": 0, "pairs": 12, "p": 0.0002}
-    judged = {"verdict": "worse", "look": "worse", "sign": "!"}
-    change |= judged | {"words": "slower", "instructions": "the same instructions (+0.0%)"}
+    judgement = {"verdict": "worse", "look": "worse", "sign": "!"}
+    change |= judgement | {"words": "slower", "instructions": "the same instructions (+0.0%)"}
     alert = {"status": "confirmed", "is_open": True, "is_improvement": False, "is_muted": False, "assignee": None}
     alert |= {"cause": f"since {sha[:10]}", "branches": [branch], "subject": commit["subject"], "commits": 1}
     alert |= {"reverted_by": None, "fixed_by": None, "merged_into": None, "summary": "slower +5.2%: get-p16"}
@@ -59,7 +54,7 @@ def sample_message(project: Project) -> AlertMessage:
         "restoration": "",
         "history": [],
     }
-    alert |= judged | {
+    alert |= judgement | {
         "layouts": [],
         "instructions": change["instructions"],
         "is_time_only": True,

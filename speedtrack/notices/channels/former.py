@@ -6,7 +6,8 @@ from django.conf import settings
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.reports.alerts import AlertMessage, SettledChangeDocument
+from speedtrack.reports.alerts import AlertMessage
+from speedtrack.reports.causes import SettledChangeDocument
 
 SCHEMA = "speedtrack.alert/1"
 MOST_CHANGES = 50
@@ -52,9 +53,9 @@ def former_document(message: AlertMessage, project_name: str) -> dict[str, Any]:
 
 
 def former_change(change: SettledChangeDocument) -> dict[str, Any]:
-    metric, kept = METRICS[change.metric], ("benchmark", "metric", "machine", "ratio", "low", "high", "p", "pairs")
+    metric, fields = METRICS[change.metric], ("benchmark", "metric", "machine", "ratio", "low", "high", "p", "pairs")
     return {
-        **change.model_dump(include={*kept, "status"}),
+        **change.model_dump(include={*fields, "status"}),
         "title": metric.title,
         "better": metric.better,
         "effect": numbers.effect(metric, change.is_slowdown),

@@ -11,7 +11,8 @@ from typing import Any
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.reports.alerts import AlertMessage, SettledChangeDocument
+from speedtrack.reports.alerts import AlertMessage
+from speedtrack.reports.causes import SettledChangeDocument
 
 Message = dict[str, Any]
 Shape = Callable[[AlertMessage], Message]
@@ -65,9 +66,9 @@ def change_lines(event_message: AlertMessage) -> list[str]:
     changes = event_message.alert.changes
     lines = list(map(change_line, changes[:MOST_LINES]))
     left_out = len(changes) - len(lines)
-    more = [f"and {left_out} more"] if left_out > 0 else []
-    whole = event_message.alert.whole_effect
-    return [*lines, *more, *([whole.words] if whole else [])]
+    remainder = [f"and {left_out} more"] if left_out > 0 else []
+    effect = event_message.alert.whole_effect
+    return [*lines, *remainder, *([effect.words] if effect else [])]
 
 
 def change_line(change: SettledChangeDocument) -> str:

@@ -18,7 +18,7 @@ from speedtrack.notices.tests.channels import channel, make_due
 from speedtrack.notices.tests.forge import Forge
 from speedtrack.notices.tests.receivers import Receiver, serving
 from speedtrack.projects.models import Project
-from speedtrack.runs.documents import Failure
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
@@ -120,7 +120,7 @@ def test_a_commit_that_cannot_be_measured_is_an_error_with_the_reason(world: Wor
     [sha] = push(world)
     run = builders.claim(world.machine)
     builders.send_build(run, run.commit, succeeded=False)
-    queue.fail(world.machine, run.pk, Failure(token=run.lease_token, kind="permanent", error="build failed\nlog"))
+    queue.fail(world.machine, run.pk, FailureReport(token=run.lease_token, kind="permanent", error="build failed\nlog"))
     report()
     assert forge.states(sha)[-1] == ("failed" if forge.kind == "gitlab" else "error")
     assert forge.shown[sha, CONTEXT][-1]["description"] == "Not measured: build failed"

@@ -118,7 +118,7 @@ def loaded(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=without_duplicates)
     except json.JSONDecodeError:
-        plain = TEXT_OR_NO_NUMBER.sub(lambda word: word[0] if word[0].startswith('"') else "NaN", text)
+        plain = TEXT_OR_NO_NUMBER.sub(lambda match: match[0] if match[0].startswith('"') else "NaN", text)
         if plain == text:
             raise
         return json.loads(plain, object_pairs_hook=without_duplicates)
@@ -134,13 +134,15 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) == len(pairs):
         return members
     repeated = {name for name, count in Counter(name for name, _ in pairs).items() if count > 1}
-    if (wrong := next((name for name, it in pairs if name in repeated and not isinstance(it, dict)), None)) is not None:
+    if (
+        wrong := next((name for name, value in pairs if name in repeated and not isinstance(value, dict)), None)
+    ) is not None:
         raise ReadError(f"an object has the name {wrong[:60]!r} twice", "document")
-    places = Counter[str]()
+    numbers = Counter[str]()
     members = {}
     for name, value in pairs:
-        places[name] += name in repeated
-        members[f"{name} ({places[name]})" if name in repeated else name] = value
+        numbers[name] += name in repeated
+        members[f"{name} ({numbers[name]})" if name in repeated else name] = value
     return members
 
 

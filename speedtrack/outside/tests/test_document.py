@@ -8,18 +8,18 @@ import pytest
 
 from speedtrack.benchmarks.metrics import METRICS, Direction, outside_key
 from speedtrack.outside import document
-from speedtrack.outside.document import DocumentError, OutsidePoint, Refusal
+from speedtrack.outside.document import DocumentError, OutsidePoint, ResultRefusal
 from speedtrack.outside.readers import OutsideResult
 from speedtrack.outside.tests.conftest import document_of, row
 
 GOLDEN = Path(__file__).parent / "points.v1.json"
 
 
-def points(content: bytes) -> list[OutsidePoint | Refusal]:
+def points(content: bytes) -> list[OutsidePoint | ResultRefusal]:
     return list(document.points_of(document.parse(content)))
 
 
-def only(**changes: Any) -> OutsidePoint | Refusal:
+def only(**changes: Any) -> OutsidePoint | ResultRefusal:
     (one,) = points(json.dumps(document_of(row("main", **changes))).encode())
     return one
 
@@ -113,7 +113,7 @@ NAN, INFINITY = float("nan"), float("inf")
 )
 def test_a_wrong_result_is_refused_at_its_place(changes: dict[str, Any], place: str) -> None:
     found = only(**changes)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, ResultRefusal)
     assert (found.index, found.pointer) == (0, f"/results/0{place}")
     assert found.detail
 
@@ -121,7 +121,7 @@ def test_a_wrong_result_is_refused_at_its_place(changes: dict[str, Any], place: 
 @pytest.mark.parametrize("wrong", [None, 1, "x", [], [[[]]]])
 def test_a_result_is_an_object(wrong: Any) -> None:
     (found,) = points(json.dumps(document_of(wrong)).encode())
-    assert isinstance(found, Refusal)
+    assert isinstance(found, ResultRefusal)
 
 
 def test_equal_words_are_equal_whatever_their_order_and_form() -> None:

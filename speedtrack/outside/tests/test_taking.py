@@ -149,7 +149,7 @@ def test_an_outside_machine_gets_no_work(project: Project, shas: list[str]) -> N
         with pytest.raises(NoSuchThing):
             refused()
     for act in (machines.pause, machines.resume, machines.revoke):
-        with pytest.raises(machines.NotPossible):
+        with pytest.raises(machines.MachineConflict):
             act(machine)
     machines.retire(machine)
     assert "retired" in send(project, row(shas[0])).refused[0].detail

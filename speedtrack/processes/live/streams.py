@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import InterfaceError, OperationalError, connections
 
-from speedtrack.processes.live.subjects import LogWindow, State, look, window_of
+from speedtrack.processes.live.subjects import LogWindow, SubjectState, look, window_of
 from speedtrack.runs.results.logs import LogIndex
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Subject:
 
     def __init__(self) -> None:
         self.viewers = 0
-        self.state: State | None = None
+        self.state: SubjectState | None = None
         self.encoded = b""  #: the state
         self.is_known: bool | None = None  #: whether it exists; None: not queried yet
         self.index: LogIndex | None = None
@@ -46,7 +46,7 @@ class Subject:
         self.changed.set()
         self.changed = asyncio.Event()
 
-    def take(self, state: State | None) -> None:
+    def take(self, state: SubjectState | None) -> None:
         if state != self.state or self.is_known is None:
             self.state, self.is_known = state, state is not None
             self.encoded = state.encode() if state else b""

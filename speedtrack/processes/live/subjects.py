@@ -25,7 +25,7 @@ expected: dict[int, DurationEstimate | None] = {}
 
 
 @dataclass(frozen=True)
-class State:
+class SubjectState:
     """The state of a subject.
 
     ``version``: of the page's part; ``done``: nothing will change any more. ``readers``: the users who may see it, if
@@ -55,8 +55,8 @@ class LogWindow(NamedTuple):
 class LookResult(NamedTuple):
     """The result of a query: the states of the runs that exist, and the runs whose logs have grown."""
 
-    runs: dict[int, State]
-    queue: State | None
+    runs: dict[int, SubjectState]
+    queue: SubjectState | None
     grown: set[int]
 
 
@@ -72,7 +72,7 @@ def look(indexes: dict[int, LogIndex | None], is_queue_watched: bool) -> tuple[L
         public = [run for run in active if run.pk in progress and run.project_id not in readers]
         machines = Machine.objects.only(*OF_MACHINE)
         version = states.queue_version(active, machines, states.newest_rows())
-        queue = State(version, {run.pk: progress[run.pk] for run in public})
+        queue = SubjectState(version, {run.pk: progress[run.pk] for run in public})
     fresh = {run.pk: logs.index_of(run.pk) for run in runs if indexes[run.pk] is None}
     indexes_by_run = {pk: index for pk in states_by_run if (index := indexes[pk]) is not None}
     return LookResult(states_by_run, queue, logs.extend(indexes_by_run) | fresh.keys()), fresh
@@ -101,9 +101,9 @@ def readers_of(projects: set[int]) -> dict[int, frozenset[int]]:
     return {pk: frozenset(users) for pk, users in readers.items()}
 
 
-def state_of(run: Run, progress: dict[int, Progress], readers: frozenset[int] | None) -> State:
+def state_of(run: Run, progress: dict[int, Progress], readers: frozenset[int] | None) -> SubjectState:
     own = {run.pk: progress[run.pk]} if run.pk in progress else {}
-    return State(states.version_of(run), own, run.done, readers)
+    return SubjectState(states.version_of(run), own, run.done, readers)
 
 
 def window_of(index: LogIndex, line: int) -> LogWindow:

@@ -79,8 +79,8 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
 
 
 def check_whole(remote: Remote) -> None:
-    """Refuse a shallow clone on this machine: git fetches nothing from it, and says so only in a warning."""
-    if remote.is_local and any((Path(remote.url) / place).exists() for place in ("shallow", ".git/shallow")):
+    """Refuse a shallow clone on this machine: git fetches nothing from it, and only warns."""
+    if remote.is_local and any((Path(remote.url) / name).exists() for name in ("shallow", ".git/shallow")):
         raise RepositoryUnreachable(
             f"{remote.url} is a shallow clone, which lacks the beginning of the history: run "
             "git fetch --unshallow there, or track its source"

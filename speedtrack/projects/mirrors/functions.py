@@ -86,8 +86,8 @@ def functions_of_file(sections: Sequence[str]) -> FileFunctions:
 
 
 def add_hunk(file: FileFunctions, body: str) -> None:
-    place, *lines = body.split("\n")
-    match = RANGE.match(place)
+    head, *lines = body.split("\n")
+    match = RANGE.match(head)
     if match is None:
         return
     old_number, new_number = int(match[1]), int(match[3])

@@ -139,8 +139,8 @@ def pieces_of_file(path: str, facts: Sequence[str], sections: Iterator[bytes]) -
         head = MODE_LINES.sub(b"", head)
         return [hunk_of(path, number, len(bodies), head, body) for number, body in enumerate(bodies, start=1)]
     kind = kind_of_change(old_mode, new_mode, is_mode_only=b"\nindex " not in section)
-    shown = kind in (Kind.ADDED, Kind.DELETED)
-    return [Hunk(path, kind, text="".join(map(text_of_body, bodies)) if shown else "", before=before)]
+    has_text = kind in (Kind.ADDED, Kind.DELETED)
+    return [Hunk(path, kind, text="".join(map(text_of_body, bodies)) if has_text else "", before=before)]
 
 
 def kind_of_change(old_mode: str, new_mode: str, is_mode_only: bool) -> Kind:
@@ -159,8 +159,8 @@ def hunk_of(path: str, number: int, count: int, head: bytes, patch: bytes) -> Hu
     if match is None:
         raise RepositoryError(f"git's diff of {path} has a hunk without line numbers")
     before_line, before_lines, line, lines = (int(number) if number else 1 for number in match.groups()[:4])
-    places = (before_line, before_lines, line, lines)
-    return Hunk(path, Kind.HUNK, number, count, *places, match[5].strip(), text_of_body(patch), head=head, patch=patch)
+    ranges = (before_line, before_lines, line, lines)
+    return Hunk(path, Kind.HUNK, number, count, *ranges, match[5].strip(), text_of_body(patch), head=head, patch=patch)
 
 
 def text_of_body(patch: bytes) -> str:

@@ -75,8 +75,8 @@ def commit_patch(slug: str, base: str, text: str, author: str) -> str:
 def commit_tree(slug: str, tree: str, base: str, subject: str, author: str) -> str:
     """Make a commit of a tree whose parent is ``base`` and whose dates are those of that. Return its id."""
     at = f"@{next(git.revisions(slug, [base])).committed_at.timestamp():.0f} +0000"
-    parts = {"NAME": author, "EMAIL": "", "DATE": at}
-    identity = {f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER") for part, value in parts.items()}
+    authorship = {"NAME": author, "EMAIL": "", "DATE": at}
+    identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in authorship.items()}
     return run_git(
         *("commit-tree", tree, "-p", base, "-m", subject),
         directory=git.mirror_of(slug),

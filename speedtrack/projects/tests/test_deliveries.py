@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.projects import deliveries, intake
-from speedtrack.projects.deliveries import NotPossible
+from speedtrack.projects.deliveries import DeliveryConflict
 from speedtrack.projects.forges.signing import BadSignature
 from speedtrack.projects.models import Delivery, Project, PullRequest, Refusal
 from speedtrack.projects.tests import calls
@@ -70,14 +70,14 @@ def test_a_replay_of_an_old_report_takes_nothing_back(project: Project) -> None:
 
 def test_what_cannot_be_replayed_is_said(project: Project) -> None:
     delivery = take(project, PUSH)
-    with pytest.raises(NotPossible, match="has no delivery 99"):
+    with pytest.raises(DeliveryConflict, match="has no delivery 99"):
         deliveries.calls_numbered(project, [delivery.pk, 99])
     other = Project.objects.create(slug="b", name="b", url="/b", default_branch="main", suite="tiny")
-    with pytest.raises(NotPossible, match="b has no delivery"):
+    with pytest.raises(DeliveryConflict, match="b has no delivery"):
         deliveries.calls_numbered(other, [delivery.pk])
     Project.objects.update(untracked_at=Now())
     project.refresh_from_db()
-    with pytest.raises(NotPossible, match="track it again"):
+    with pytest.raises(DeliveryConflict, match="track it again"):
         deliveries.replay(project, deliveries.list_calls(project))
 
 
@@ -95,7 +95,7 @@ def test_old_calls_are_deleted_by_hand_and_those_that_wait_stay(project: Project
     assert deliveries.purge(project, 0) == deliveries.Purged(1, 1)
     assert Delivery.objects.get() == waiting
     for days, status in ((-1, ""), (10**9, ""), (1, "received")):
-        with pytest.raises(NotPossible):
+        with pytest.raises(DeliveryConflict):
             deliveries.purge(project, days, status)
 
 

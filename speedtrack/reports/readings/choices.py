@@ -51,9 +51,9 @@ def named_or_default(kind: str, name: str | None, among: Iterable[N], default: s
     """The item with this name; without a name the one named ``default``, otherwise the first. Raises Http404."""
     by_name = {item.name: item for item in among}
     if name and name not in by_name:
-        others = " and others" if len(by_name) > MOST_NAMED else ""
+        ending = " and others" if len(by_name) > MOST_NAMED else ""
         names = ", ".join(islice(by_name, MOST_NAMED)) or "none"
-        raise Http404(f"There is no {kind} {name!r} here: there are {names}{others}.")
+        raise Http404(f"There is no {kind} {name!r} here: there are {names}{ending}.")
     return by_name.get(name or default) or next(iter(by_name.values()), None)
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from speedtrack.alerts.hunks.findings import HunkFinding, State, TriedHunk
+from speedtrack.alerts.hunks.findings import HunkFinding, HunkState, TriedHunk
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.pairs.counts import LEAST, FunctionCost, FunctionTable
 from speedtrack.projects.errors import NotFetched, RepositoryError, RepositoryUnreachable, UnusablePatch
@@ -136,33 +136,33 @@ class AlertLines:
     @property
     def results(self) -> list[str]:
         """What hunks on trial have shown, or how many touch changed functions: sentences; empty if neither helps."""
-        shown_by_trial = [f"{finding.sentence}." for finding in self.findings if finding.state == State.FOUND]
+        shown_by_trial = [f"{finding.sentence}." for finding in self.findings if finding.state == HunkState.FOUND]
         return shown_by_trial or ([self.sentence] if self.commit.touching else [])
 
 
 def lines_of_alert(alert: Alert, tables: Sequence[FunctionTable], findings: Sequence[HunkFinding]) -> AlertLines:
-    """The hunks of the commit that an alert names, with what is stored: it is git that is asked, once per process.
+    """The hunks of the commit that an alert names, with their stored findings. Git is asked once per process.
 
     ``tables``: its functions whose count changed. ``findings``: of hunks on trial.
     """
     if why_not := why_no_hunks(alert, tables):
         return AlertLines(findings, [], NO_HUNKS, why_not)
     costs = costs_by_name(tables)
-    tried = tried_by_hunk(findings)
-    named = frozenset((hunk.path, hunk.number) for finding in findings for hunk in finding.hunks)
+    tried_hunks = tried_by_hunk(findings)
+    named_hunks = frozenset((hunk.path, hunk.number) for finding in findings for hunk in finding.hunks)
     try:
-        commit = hunks_of_commit(alert.project.slug, alert.before.sha, alert.commit.sha, tuple(costs), named)
+        commit = hunks_of_commit(alert.project.slug, alert.before.sha, alert.commit.sha, tuple(costs), named_hunks)
     except RepositoryError as e:
         return AlertLines(findings, [], NO_HUNKS, failure_in_words(e))
-    return AlertLines(findings, [shown(placed, costs, tried) for placed in commit.shown], commit)
+    return AlertLines(findings, [shown(placed, costs, tried_hunks) for placed in commit.shown], commit)
 
 
 def tried_by_hunk(findings: Sequence[HunkFinding]) -> TriedHunks:
-    tried: TriedHunks = {}
+    tried_hunks: TriedHunks = {}
     for finding in findings:
         for hunk in (*finding.hunks, *finding.others):
-            tried.setdefault((hunk.path, hunk.number), []).append(TriedOf(finding.benchmark, hunk))
-    return tried
+            tried_hunks.setdefault((hunk.path, hunk.number), []).append(TriedOf(finding.benchmark, hunk))
+    return tried_hunks
 
 
 def why_no_hunks(alert: Alert, tables: Sequence[FunctionTable]) -> str:
@@ -213,16 +213,16 @@ def plain_name(symbol: str) -> str:
     name = CLONE.sub("", symbol)
     if not name.startswith("_Z"):
         return name
-    is_nested, rest = name.startswith("_ZN"), name[2:]
-    while (part := MANGLED_PART.match(rest)) and (word := rest[part.end() :][: int(part[1])]):
-        name = name if HASH_OF_RUST.fullmatch(word) else word
-        rest = rest[part.end() + len(word) :] if is_nested else ""
+    is_nested, remainder = name.startswith("_ZN"), name[2:]
+    while (length := MANGLED_PART.match(remainder)) and (identifier := remainder[length.end() :][: int(length[1])]):
+        name = name if HASH_OF_RUST.fullmatch(identifier) else identifier
+        remainder = remainder[length.end() + len(identifier) :] if is_nested else ""
     return name
 
 
-def shown(placed: PlacedHunk, costs: dict[str, list[CostUnder]], tried: TriedHunks) -> ShownHunk:
+def shown(placed: PlacedHunk, costs: dict[str, list[CostUnder]], tried_hunks: TriedHunks) -> ShownHunk:
     own = [cost for name in placed.names for cost in costs[name]]
-    return ShownHunk(placed, own[:MOST_COSTS], max(0, len(own) - MOST_COSTS), tried.get(key_of(placed.hunk), ()))
+    return ShownHunk(placed, own[:MOST_COSTS], max(0, len(own) - MOST_COSTS), tried_hunks.get(key_of(placed.hunk), ()))
 
 
 def key_of(hunk: Hunk) -> HunkKey:
@@ -231,28 +231,33 @@ def key_of(hunk: Hunk) -> HunkKey:
 
 @lru_cache(maxsize=KEPT)
 def hunks_of_commit(
-    slug: str, before: str, commit: str, names: tuple[str, ...], named: frozenset[HunkKey]
+    slug: str, before: str, commit: str, names: tuple[str, ...], named_hunks: frozenset[HunkKey]
 ) -> HunksOfCommit:
-    """The hunks of a commit: those ``named`` by a trial first, then those that touch the functions with these names.
+    """The hunks of a commit: those that a trial named first, then those that touch the functions with these names.
 
-    ``names``: the function that matters most first. Raises RepositoryError.
+    ``named_hunks``: those of trials. ``names``: the function that matters most first. Raises RepositoryError.
     """
     hunks = hunks_between(slug, before, commit, DESCRIBE_TIMEOUT_S)
     functions = functions_between(slug, before, commit, hunks, DESCRIBE_TIMEOUT_S)
-    rank = {name: place for place, name in enumerate(names)}
+    rank = {name: index for index, name in enumerate(names)}
     placed, further = [], []
     for hunk in hunks:
         own = functions[hunk.path].of(hunk) & rank.keys() if hunk.path in functions else ()
         touched = tuple(sorted(own, key=rank.__getitem__))
-        if touched or key_of(hunk) in named:
+        if touched or key_of(hunk) in named_hunks:
             placed.append(PlacedHunk(hunk, touched))
         else:
             further.append(hunk)
-    placed.sort(key=lambda one: (key_of(one.hunk) not in named, rank.get(one.names[0], 0) if one.names else 0))
+    placed.sort(
+        key=lambda placed_hunk: (
+            key_of(placed_hunk.hunk) not in named_hunks,
+            rank.get(placed_hunk.names[0], 0) if placed_hunk.names else 0,
+        )
+    )
     return HunksOfCommit(
         tuple(map(shortened, placed[:MOST_SHOWN])),
         len(placed),
-        sum(bool(one.names) for one in placed),
+        sum(bool(placed_hunk.names) for placed_hunk in placed),
         tuple(replace(hunk, text="", head=b"", patch=b"") for hunk in islice(further, MOST_FURTHER)),
         len(further),
     )

@@ -16,7 +16,7 @@ from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.fleet import pools, tokens
 from speedtrack.runs.models import Alarm, Canary, Machine, MachineEvent, Reason, Run, Status
 from speedtrack.runs.naming import benchmarks_named, check_known, machine_with_runner, project_named
-from speedtrack.runs.queue import queue
+from speedtrack.runs.queue import ends, queue
 from speedtrack.runs.scheduling import alarms, canary, standing
 from speedtrack.runs.scheduling.canary import FrozenCommit
 from speedtrack.runs.scheduling.quarantine import record_event
@@ -25,7 +25,7 @@ Kind = MachineEvent.Kind
 FINISHES = "it finishes its run and takes no other"
 
 
-class NotPossible(Exception):
+class MachineConflict(Exception):
     """The machine is in a state in which this cannot be done; the message says which, and what to do."""
 
 
@@ -52,18 +52,18 @@ def take_run_back(machine: Machine, why: str) -> None:
     """
     for run in Run.objects.active().filter(machine=machine).select_for_update(of=("self",)):
         if run.cancel_requested_at:
-            queue.end_run(run, Status.CANCELLED, "cancelled on request")
+            ends.end_run(run, Status.CANCELLED, "cancelled on request")
         else:
-            queue.requeue_unharmed(run, why)
+            ends.requeue_unharmed(run, why)
 
 
 @transaction.atomic
 def resume(machine: Machine, user: User | None = None) -> None:
-    """Give the machine work again. Raises NotPossible if it is retired."""
+    """Give the machine work again. Raises MachineConflict if it is retired."""
     machine = locked(machine)
     check_has_runner(machine)
     if machine.retired_at:
-        raise NotPossible(f"machine {machine} is retired: return it to service first")
+        raise MachineConflict(f"machine {machine} is retired: return it to service first")
     Machine.objects.filter(pk=machine.pk).update(paused=False)
     if machine.paused:
         record_event(machine, Kind.RESUMED, "it gets work again", user)
@@ -77,7 +77,7 @@ def retire(machine: Machine, user: User | None = None) -> int:
     """
     machine = locked(machine)
     if machine.retired_at:
-        raise NotPossible(f"machine {machine} is retired already")
+        raise MachineConflict(f"machine {machine} is retired already")
     take_run_back(machine, "its machine was retired")
     Machine.objects.filter(pk=machine.pk).update(paused=True)
     pools.leave(machine, f"{machine} was retired")
@@ -92,10 +92,10 @@ def retire(machine: Machine, user: User | None = None) -> int:
 
 @transaction.atomic
 def return_to_service(machine: Machine, user: User | None = None) -> str:
-    """Let a retired machine measure all projects again. Return its new token. Raises NotPossible."""
+    """Let a retired machine measure all projects again. Return its new token. Raises MachineConflict."""
     machine = locked(machine)
     if machine.retired_at is None:
-        raise NotPossible(f"machine {machine} is in service")
+        raise MachineConflict(f"machine {machine} is in service")
     check_has_runner(machine)
     token = tokens.replace(machine)
     Machine.objects.filter(pk=machine.pk).update(paused=False, retired_at=None)
@@ -123,7 +123,7 @@ def revoke(machine: Machine, user: User | None = None) -> int:
 def rotate(machine: Machine) -> None:
     """Have the runner replace its token with its next call; both are valid until it uses the new one."""
     if not tokens.ask_to_rotate(machine):
-        raise NotPossible(f"machine {machine} has no valid token: enrol it anew, or make a token for it")
+        raise MachineConflict(f"machine {machine} has no valid token: enrol it anew, or make a token for it")
 
 
 def renew_token(name: str, user: User | None = None, days: int | None = None) -> str:
@@ -138,18 +138,18 @@ def renew_token(name: str, user: User | None = None, days: int | None = None) ->
 
 @transaction.atomic
 def take_results_again(machine: Machine, user: User | None = None) -> None:
-    """Let a retired machine whose results are sent in receive results again. Raises NotPossible."""
+    """Let a retired machine whose results are sent in receive results again. Raises MachineConflict."""
     machine = locked(machine)
     if machine.retired_at is None or not machine.outside:
-        raise NotPossible(f"machine {machine} is in service")
+        raise MachineConflict(f"machine {machine} is in service")
     Machine.objects.filter(pk=machine.pk).update(paused=False, retired_at=None)
     record_event(machine, Kind.RETURNED, "results that are sent in are stored again", user)
 
 
 def check_has_runner(machine: Machine) -> None:
-    """Raise NotPossible for a machine whose results are sent in."""
+    """Raise MachineConflict for a machine whose results are sent in."""
     if machine.outside:
-        raise NotPossible(f"machine {machine} has no runner, its results are sent in: this is not possible with it")
+        raise MachineConflict(f"machine {machine} has no runner, its results are sent in: this is not possible with it")
 
 
 def hear(machine: Machine, beat: Beat) -> None:
@@ -174,18 +174,18 @@ def end_alarms(machine: Machine, why: str) -> None:
 
 @transaction.atomic
 def measure_canary(machine: Machine) -> None:
-    """Have the machine's canary measured next. Raises NotPossible."""
+    """Have the machine's canary measured next. Raises MachineConflict."""
     machine = locked(machine)
     frozen = machine.canaries.filter(retired_at=None).first()
     if frozen is None:
-        raise NotPossible(f"machine {machine} has no canary: the first head that it measures becomes one")
+        raise MachineConflict(f"machine {machine} has no canary: the first head that it measures becomes one")
     if machine.paused:
-        raise NotPossible(f"machine {machine} is paused: resume it first")
+        raise MachineConflict(f"machine {machine} is paused: resume it first")
     unfinished = Run.objects.unfinished().filter(machine=machine, reason=Reason.CANARY)
     if not unfinished.exists():
         canary.queue_run(frozen, canary.database_time())
     elif not unfinished.filter(status=Status.QUEUED).update(not_before=Now()):
-        raise NotPossible(f"the canary of machine {machine} is being measured now")
+        raise MachineConflict(f"the canary of machine {machine} is being measured now")
 
 
 def set_canary(

@@ -116,9 +116,9 @@ class MachineToken(models.Model):
         row = first_row_of_request(TOKEN, {"key": token.key})
         if row is None or not hmac.compare_digest(row[0], token.digest):
             raise UnknownMachineToken("unknown machine token: add the machine, or give it a new token")
-        _, revoked_at, is_over, rotation_due, pk, days, last_used_at, *columns, said = row
+        _, revoked_at, is_over, rotation_due, pk, days, last_used_at, *columns, statement = row
         machine = partial_row(
-            Machine, **dict(zip(LOOKED_UP, columns, strict=True)), runner_said=json.loads(said or "null")
+            Machine, **dict(zip(LOOKED_UP, columns, strict=True)), runner_said=json.loads(statement or "null")
         )
         if revoked_at or is_over:
             why = "was revoked" if revoked_at else "has expired"

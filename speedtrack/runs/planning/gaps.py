@@ -40,7 +40,7 @@ def halved(ranks: Sequence[int]) -> list[int]:
     """
     highest_first = sorted(ranks, reverse=True)
     by_place = dict(zip(halving(len(ranks)), highest_first, strict=True))
-    return [by_place[place] for place in range(len(ranks))]
+    return [by_place[index] for index in range(len(ranks))]
 
 
 def gap_between(free: Sequence[int], low: int, high: int) -> tuple[int, int, int, int] | None:

@@ -126,8 +126,8 @@ def usual_plan(policy: PlanningPolicy, reason: Reason) -> Plan:
 def demote_former_heads(project: Project) -> None:
     """Take the priority of a head from waiting runs of commits that are none any more: people want the newest first."""
     heads = project.branches.filter(deleted_at=None, head__isnull=False).values("head")
-    waiting = Run.objects.filter(project=project, status=Status.QUEUED, priority=PRIORITY["head"])
-    waiting.exclude(commit__in=heads).update(priority=PRIORITY["rest"])
+    waiting_runs = Run.objects.filter(project=project, status=Status.QUEUED, priority=PRIORITY["head"])
+    waiting_runs.exclude(commit__in=heads).update(priority=PRIORITY["rest"])
 
 
 def cancel_unreachable(project: Project, where: str = "any branch or tag", shas: Sequence[str] = ()) -> int:
@@ -136,11 +136,11 @@ def cancel_unreachable(project: Project, where: str = "any branch or tag", shas:
     ``shas``: commits that have just left the branch ``where``, and count as well if no branch has them. Runs that a
     person asked for stay, and all runs where the project keeps such commits.
     """
-    marked = Q(commit__unreachable_since__isnull=False)
-    left = Q(~Exists(Position.objects.filter(commit=OuterRef("commit"))), commit__sha__in=shas)
-    gone = marked | left if shas else marked
-    waiting = Run.objects.filter(gone, project=project, project__cancel_unreachable=True, canary=None)
-    return queue.cancel_waiting(waiting.exclude(reason__in=BY_HAND), f"{GONE} {where}")
+    is_marked = Q(commit__unreachable_since__isnull=False)
+    has_left = Q(~Exists(Position.objects.filter(commit=OuterRef("commit"))), commit__sha__in=shas)
+    is_gone = is_marked | has_left if shas else is_marked
+    waiting_runs = Run.objects.filter(is_gone, project=project, project__cancel_unreachable=True, canary=None)
+    return queue.cancel_waiting(waiting_runs.exclude(reason__in=BY_HAND), f"{GONE} {where}")
 
 
 def requeue_returned(project: Project) -> int:

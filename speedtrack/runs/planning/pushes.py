@@ -102,7 +102,9 @@ def sync_and_plan(project: Project) -> int:
     """
     started_at = Project.objects.annotate(now=Now()).values_list("now", flat=True).get(pk=project.pk)
     counts: dict[str, int] = {}
-    changes = sync(project, then=lambda moved, tagged: counts.update(plan_changes(project, moved, tagged)))
+    changes = sync(
+        project, then=lambda moved_branches, tagged: counts.update(plan_changes(project, moved_branches, tagged))
+    )
     watch_default_branch(project)
     run_count = sum(counts.values())
     run_count += ladders.plan_ladders(project) + choosing.plan_tagged(project) + choosing.plan_extended(project)
@@ -115,24 +117,24 @@ def sync_and_plan(project: Project) -> int:
     return run_count
 
 
-def plan_changes(project: Project, moved: Sequence[BranchChange], tagged: set[str]) -> dict[str, int]:
-    """Queue what is new in a project, and cancel the waiting runs of commits that are gone.
+def plan_changes(project: Project, moved_branches: Sequence[BranchChange], tagged: set[str]) -> dict[str, int]:
+    """Queue the new commits of a project, and cancel the waiting runs of commits that are gone.
 
-    ``moved``: the branches that have moved; others cost nothing. ``tagged``: the commits of new tags. Returns the
-    numbers of runs queued, each by the beginning of a sentence. Raises DefinitionError.
+    Branches that have not moved cost nothing. ``tagged``: the commits of new tags. Returns the numbers of runs queued,
+    each by the beginning of a sentence. Raises DefinitionError.
     """
     project = Project.objects.prefetch_related("policies").get(pk=project.pk)
-    for change in moved:
+    for change in moved_branches:
         change.branch.project = project
         drop_removed(change)
     planning.cancel_unreachable(project)
     counts: dict[str, int] = {}
-    if (moved or tagged) and (again := planning.requeue_returned(project)):
+    if (moved_branches or tagged) and (again := planning.requeue_returned(project)):
         counts["commits that are back:"] = again
-    if moved:
+    if moved_branches:
         planning.demote_former_heads(project)
     plans = planning.Plans()
-    for change in moved:
+    for change in moved_branches:
         if change.new or change.removed:
             begin = f"{change.branch}: {change.new} new, {len(change.removed)} gone,"
             counts[begin] = plan_change(change, plans)

@@ -76,15 +76,15 @@ def plan_pairs(question: Question) -> Run:
     return question.runs.get(benchmark_set=plan.benchmark_set, round=plan.round)
 
 
-def plan_each(waiting: QuerySet[Asker], plan: Callable[[Asker], int]) -> int:
+def plan_each(askers: QuerySet[Asker], plan: Callable[[Asker], int]) -> int:
     """Plan the pairs of all rows that wait for it, each under the lock of its project. Return the number of runs.
 
     ``plan`` returns that of one row. A failure is stored on its row.
     """
     run_count = 0
-    for asker in waiting.order_by("pk"):
+    for asker in askers.order_by("pk"):
         with project_lock(asker.project) as is_mine:
-            if is_mine and waiting.filter(pk=asker.pk).exists():
+            if is_mine and askers.filter(pk=asker.pk).exists():
                 run_count += plan_noting_failure(asker, plan)
     return run_count
 

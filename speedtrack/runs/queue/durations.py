@@ -89,17 +89,19 @@ def newest(machine_ids: Iterable[int]) -> Iterator[tuple[int, str, str, RunDurat
     Kinds are ``single``, ``paired``, ``canary`` and ``profile``.
     """
     machines = list(machine_ids)
-    known = {attempt: taken for machine in machines for attempt, taken in kept.get(machine, {}).items()}
-    attempts, starts, ends = map(list, zip(*known, strict=True)) if known else ([], [], [])
+    kept_durations = {
+        attempt: run_durations for machine in machines for attempt, run_durations in kept.get(machine, {}).items()
+    }
+    attempts, starts, ends = map(list, zip(*kept_durations, strict=True)) if kept_durations else ([], [], [])
     columns: dict[str, Any] = {"attempts": attempts, "starts": starts, "ends": ends}
     now_newest: dict[int, dict[EndedAttempt, RunDurations]] = {machine: {} for machine in machines}
     with connection.cursor() as cursor:
         cursor.execute(NEWEST, columns | {"machines": machines, "within": WITHIN, "learned": LEARNED})
         for machine, suite, kind, pk, started_at, ended_at, *phases in cursor:
             attempt = EndedAttempt(pk, started_at, ended_at)
-            taken = known.get(attempt) or durations_of(attempt, *phases)
-            now_newest[machine][attempt] = taken
-            yield machine, suite, kind, taken
+            run_durations = kept_durations.get(attempt) or durations_of(attempt, *phases)
+            now_newest[machine][attempt] = run_durations
+            yield machine, suite, kind, run_durations
     kept.update(now_newest)
 
 

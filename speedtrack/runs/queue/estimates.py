@@ -119,11 +119,11 @@ class Learned:
     def longer_s(self, work: RunWork, trials: int) -> float | None:
         """How much longer a run of one side takes if each benchmark gets at least so many trials; None: not known."""
         usual = self.usual[work.machine_id, work.suite, "single"]
-        measured = [(usual.trials[pk], usual.per_trial[pk]) for pk in work.benchmarks if usual.trials.get(pk)]
-        if not measured:
+        samples = [(usual.trials[pk], usual.per_trial[pk]) for pk in work.benchmarks if usual.trials.get(pk)]
+        if not samples:
             return None
-        more = sum(max(0.0, trials - median(counts)) * median(seconds) for counts, seconds in measured)
-        return median(usual.stretch or [1.0]) * more
+        longer = sum(max(0.0, trials - median(counts)) * median(seconds) for counts, seconds in samples)
+        return median(usual.stretch or [1.0]) * longer
 
     def build_s(self, work: RunWork) -> float:
         machine_suite = work.machine_id, work.suite
@@ -158,25 +158,27 @@ def seconds_of(work: RunWork, benchmark: int, like: Sequence[tuple[Usual, float]
 def learn(machine_ids: Iterable[int]) -> Learned:
     """Learn from the newest runs of these machines, in one statement."""
     learned = Learned()
-    for machine_id, suite, kind, taken in durations.newest(machine_ids):
-        learned.cached_s[machine_id, suite] += taken.cached or []
-        learned.built_s[machine_id, suite] += taken.built or []
-        note(learned.usual[machine_id, suite, kind], taken)
+    for machine_id, suite, kind, run_durations in durations.newest(machine_ids):
+        learned.cached_s[machine_id, suite] += run_durations.cached or []
+        learned.built_s[machine_id, suite] += run_durations.built or []
+        note(learned.usual[machine_id, suite, kind], run_durations)
     return learned
 
 
-def note(usual: Usual, taken: RunDurations) -> None:
+def note(usual: Usual, run_durations: RunDurations) -> None:
     """Add the durations of one run."""
-    usual.spans.append(taken.span)
-    if not taken.benchmarks:
+    usual.spans.append(run_durations.span)
+    if not run_durations.benchmarks:
         return
-    own = sum(taken.seconds)
-    measuring = max(own, taken.lasting)
-    building = sum([*(taken.cached or []), *(taken.built or [])])
-    usual.around.append(max(0.0, taken.span - building - measuring))
+    own = sum(run_durations.seconds)
+    measuring = max(own, run_durations.lasting)
+    building = sum([*(run_durations.cached or []), *(run_durations.built or [])])
+    usual.around.append(max(0.0, run_durations.span - building - measuring))
     if own > 0:
         usual.stretch.append(measuring / own)
-    for benchmark, count, seconds in zip(taken.benchmarks, taken.trials, taken.seconds, strict=True):
+    for benchmark, count, seconds in zip(
+        run_durations.benchmarks, run_durations.trials, run_durations.seconds, strict=True
+    ):
         usual.per_trial[benchmark].append(seconds / count)
         usual.trials[benchmark].append(count)
 
@@ -206,14 +208,14 @@ def built_before(side: str) -> Exists:
     return Exists(earlier.filter(attempt__run__machine=OuterRef("machine"), attempt__run__lt=OuterRef("pk")))
 
 
-class Total(NamedTuple):
+class WaitingTotal(NamedTuple):
     """How many runs wait on a machine, and the seconds that they take altogether; None: not known."""
 
     runs: int
     seconds: float | None
 
 
-def totals(learned: Learned, runs: RunQuerySet) -> dict[int, Total]:
+def totals(learned: Learned, runs: RunQuerySet) -> dict[int, WaitingTotal]:
     """By machine id: the total of these runs. One statement.
 
     For so many runs, whether the machine has built their commits is assumed rather than looked up: pairs mostly measure
@@ -225,14 +227,14 @@ def totals(learned: Learned, runs: RunQuerySet) -> dict[int, Total]:
     suite = Subquery(Suite.objects.filter(pk=OuterRef("suite_id")).values("name"))
     groups = runs.annotate(single=is_single).order_by().values(*alike, "single").annotate(count=Count("pk"))
     rows = groups.values_list("machine_id", suite, "reason", "trials", "single", "count", BENCHMARKS)
-    totals_by_machine: dict[int, Total] = {}
+    totals_by_machine: dict[int, WaitingTotal] = {}
     for machine, suite, reason, trials, single, count, benchmarks in rows:
         kind = kind_of(reason, None if single else 1)
         built = (kind != "single",) * SIDES[kind]
         estimate = learned.estimate(RunWork(machine, suite, kind, tuple(benchmarks), trials, built))
-        before = totals_by_machine.get(machine, Total(0, 0.0))
+        before = totals_by_machine.get(machine, WaitingTotal(0, 0.0))
         seconds = None if estimate is None or before.seconds is None else before.seconds + count * estimate.seconds
-        totals_by_machine[machine] = Total(before.runs + count, seconds)
+        totals_by_machine[machine] = WaitingTotal(before.runs + count, seconds)
     return totals_by_machine
 
 
@@ -310,7 +312,7 @@ def expected_times(run: Run) -> ExpectedTimes | None:
     if run.status in ACTIVE:
         late = late_s(run, own, now) if own else 0.0
         return ExpectedTimes(own, None, now + timedelta(seconds=remaining_s) if own and not late else None, late_s=late)
-    ahead = totals(learned, runs_ahead(run)).get(run.machine_id, Total(0, 0.0))
+    ahead = totals(learned, runs_ahead(run)).get(run.machine_id, WaitingTotal(0, 0.0))
     stands = standing.of_machine(run.machine)
     why = standing.why_waits(run, stands, ahead.runs)
     if own is None or ahead.seconds is None or not stands.may_be_estimated:

@@ -1,4 +1,4 @@
-"""What a claimed run tells its runner to do: the ``speedtrack.job/3`` document (docs/result-format.md).
+"""The job of a claimed run: the ``speedtrack.job/3`` document (docs/result-format.md).
 
 The rate of an open-loop benchmark is a share of the throughput that another benchmark had when it was first measured on
 the machine. Until it was, the open-loop benchmark is postponed.
@@ -99,12 +99,12 @@ def is_read(run: Run) -> bool:
 def parts_of(run: Run) -> JobParts:
     """The parts of a run's job, read if they are not kept. Do not change them."""
     key = run.suite_id, run.benchmark_set_id
-    parts = KEPT.get(key)
-    if parts is None:
+    job_parts = KEPT.get(key)
+    if job_parts is None:
         while len(KEPT) >= MOST_KEPT:
             KEPT.pop(next(iter(KEPT), key), None)
-        parts = KEPT[key] = read_parts(*key)
-    return parts
+        job_parts = KEPT[key] = read_parts(*key)
+    return job_parts
 
 
 def read_parts(suite_id: int, benchmark_set_id: int) -> JobParts:
@@ -121,11 +121,11 @@ def unmeasurable(run: Run) -> tuple[dict[str, str], str]:
 
     The second value is empty if some benchmark can be measured.
     """
-    parts = parts_of(run)
-    if parts.fault:
-        return {}, parts.fault
+    job_parts = parts_of(run)
+    if job_parts.fault:
+        return {}, job_parts.fault
     _, postponed = open_loops_of(run)
-    if not postponed or len(postponed) < len(parts.members):
+    if not postponed or len(postponed) < len(job_parts.members):
         return postponed, ""
     return postponed, "nothing to measure: " + "; ".join(f"{name}: {why}" for name, why in postponed.items())
 
@@ -148,11 +148,13 @@ def open_loops_of(run: Run) -> tuple[dict[str, float], dict[str, str]]:
 
 def reference_rates(machine: Machine, benchmarks: set[int]) -> dict[int, float]:
     """By benchmark id: its first accepted throughput on a machine, stored when first needed, if there is one."""
-    stored = ReferenceRate.objects.filter(machine=machine, benchmark__in=benchmarks).values_list("benchmark", "rps")
-    rates = dict(stored)
+    stored_rates = ReferenceRate.objects.filter(machine=machine, benchmark__in=benchmarks).values_list(
+        "benchmark", "rps"
+    )
+    rates = dict(stored_rates)
     if missing := benchmarks - rates.keys():
         store_reference_rates(machine, missing)
-        rates = dict(stored.all())
+        rates = dict(stored_rates.all())
     return rates
 
 
@@ -225,8 +227,10 @@ def flags_to_repeat(run: Run) -> list[str]:
 def requested_benchmarks(run: Run) -> list[dict[str, Any]]:
     """The benchmarks to measure now, in the suite's order, with rates in requests/s. Postponed ones are left out."""
     rates, postponed = open_loops_of(run)
-    parts = parts_of(run)
-    benchmarks = sections_with_digests(parts.sections, [one for one in parts.members if one.name not in postponed])
+    job_parts = parts_of(run)
+    benchmarks = sections_with_digests(
+        job_parts.sections, [member for member in job_parts.members if member.name not in postponed]
+    )
     for requested in benchmarks:
         if run.canary:
             requested["inside"] = []  # its program never changes

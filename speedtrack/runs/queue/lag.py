@@ -95,18 +95,18 @@ def look() -> None:
             update_alarm(branches[change.branch])
 
 
-def set_awaited(changed: Sequence[tuple[Branch, LagChange]]) -> None:
+def set_awaited(changes: Sequence[tuple[Branch, LagChange]]) -> None:
     """Start the clock of each branch for its head; that of a measured one stops. Alarms about former positions end.
 
     The number of queries does not grow with the number of branches: at the first look all of them change.
     """
-    for branch, change in changed:
+    for branch, change in changes:
         branch.awaited_number = None if change.is_done else change.head
         branch.awaited_since = None if change.is_done else Now()
-    Branch.objects.bulk_update([branch for branch, _ in changed], ["awaited_number", "awaited_since"])
-    untracked = {branch.pk for branch, change in changed if change.is_done and not change.is_watched}
+    Branch.objects.bulk_update([branch for branch, _ in changes], ["awaited_number", "awaited_since"])
+    untracked = {branch.pk for branch, change in changes if change.is_done and not change.is_watched}
     alarms.end(Alarm.Kind.LAG, "it is no longer tracked", branch__in=untracked)
-    alarms.end(Alarm.Kind.LAG, "it is measured again", branch__in={branch.pk for branch, _ in changed} - untracked)
+    alarms.end(Alarm.Kind.LAG, "it is measured again", branch__in={branch.pk for branch, _ in changes} - untracked)
 
 
 def update_alarm(branch: Branch) -> None:

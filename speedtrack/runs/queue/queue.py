@@ -14,34 +14,40 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Func, IntegerField, Max, Sum
-from django.db.models.functions import Least, Now
+from django.db.models.functions import Now
 from psycopg.types.json import Jsonb
 
-from speedtrack.benchmarks import definitions
 from speedtrack.ground.observing import failpoints
 from speedtrack.ground.postgres.pgvalues import partial_row, row_of
-from speedtrack.runs.documents import Failure, LogPiece, Renewal
+from speedtrack.runs.documents import FailureReport, LogPiece, Renewal
 from speedtrack.runs.models import (
     ACTIVE,
     Alarm,
     Attempt,
     LogChunk,
     Machine,
-    Measurement,
     Reason,
     Run,
     RunEvent,
     RunQuerySet,
-    Series,
     Status,
 )
 from speedtrack.runs.queue import jobs
+from speedtrack.runs.queue.ends import (
+    Incomplete,
+    accept_measurements,
+    already_ended,
+    already_requeued,
+    end_run,
+    missing_with_reason,
+    requeue_lost,
+    requeue_unharmed,
+    sent_documents,
+)
 from speedtrack.runs.queue.fence import attempt_of, held_run, set_related
 from speedtrack.runs.scheduling import alarms, canary, order, standing
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
-FURTHER_PAUSE = timedelta(minutes=10)  # after the attempt cap; three times as long after each further attempt
-FURTHER_ATTEMPTS = 6  # the last one begins 60 hours after the cap
 LOG_BYTES = 8 * 1024 * 1024  # of one attempt
 LOG_CHUNK_BYTES = 100  # overhead of a chunk, counted in addition to its text
 LOG_END = f"\n--- the log is longer than {LOG_BYTES // 1024**2} MB: the rest of this attempt is left out ---\n"
@@ -60,7 +66,7 @@ SELECT EXISTS (SELECT FROM runs_run WHERE machine_id = %(machine)s AND status IN
   FROM (VALUES (0)) AS always LEFT JOIN next ON true
 """.replace("COLUMNS", ", ".join(f"next.{column}" for column in order.COLUMNS))
 LOOK = LOOK.replace("CANARY_MAY_BE_DUE", canary.MAY_BE_DUE).replace("(NEXT)", f"({order.NEXT})")
-# ``Run.move`` and the new attempt as one statement, because every claim runs it, with what a job says of other rows.
+# ``Run.move`` and the new attempt as one statement, because every claim runs it, with the other columns of a job.
 LEASE = """
 WITH leased AS (
     UPDATE runs_run
@@ -89,10 +95,6 @@ SELECT begun.id, leased.attempt, leased.lease_token, leased.lease_until, leased.
 
 class Occupied(Exception):
     """Two runners use the token of one machine."""
-
-
-class Incomplete(Exception):
-    """The run cannot be completed: a measurement is missing."""
 
 
 def claim(machine: Machine, instance: str = "") -> Run | None:
@@ -290,22 +292,8 @@ def complete(machine: Machine, run_id: int, token: int, out_of_reach: Mapping[st
     failpoints.reach("complete.before_commit")
 
 
-def missing_with_reason(run: Run, documents: set[tuple[str, str]], reasons: Mapping[str, str]) -> dict[str, str]:
-    """The benchmarks of the run for which no document came but a reason is given: name -> reason."""
-    measured_names = {name for name, _ in documents}
-    return {name: reasons[name] for name in run.benchmark_set.names if name in reasons and name not in measured_names}
-
-
-def sent_documents(attempt: Attempt, kind: str) -> set[tuple[str, str]]:
-    """(benchmark name, side) of each document that an attempt has sent. ``kind``: "profiles", else measurements."""
-    if kind == "profiles":
-        return set(attempt.profiles.values_list("benchmark__name", "side"))
-    measurements = attempt.measurements.exclude(series__benchmark__name=definitions.BUILD)
-    return set(measurements.values_list("series__benchmark__name", "side"))
-
-
 @transaction.atomic
-def fail(machine: Machine, run_id: int, failure: Failure) -> None:
+def fail(machine: Machine, run_id: int, failure: FailureReport) -> None:
     """End an attempt that did not complete. The same call again changes nothing. Raises LeaseLost.
 
     transient: the run is queued again, up to the attempt cap. permanent: the run ends, and what it measured is
@@ -325,68 +313,6 @@ def fail(machine: Machine, run_id: int, failure: Failure) -> None:
     failpoints.reach("fail.before_commit")
 
 
-def already_ended(machine: Machine, run_id: int, token: int, status: Status) -> bool:
-    """Return whether this attempt has ended with this status before, so that the call is a repetition."""
-    return Run.objects.filter(pk=run_id, machine=machine, lease_token=token, status=status).exists()
-
-
-def already_requeued(machine: Machine, run_id: int, failure: Failure) -> bool:
-    """Return whether this failure has queued the run again before, so that the call is a repetition."""
-    return Run.objects.filter(
-        pk=run_id, machine=machine, lease_token=failure.token, status=Status.QUEUED, error=failure.error
-    ).exists()
-
-
-def accept_measurements(run: Run) -> None:
-    """Show the attempt's measurements to charts and detection, instead of those of an earlier attempt.
-
-    Measurements of a canary are never shown: they describe the machine, not the commit.
-    """
-    if run.canary_id:
-        return
-    measurements = Measurement.objects.filter(attempt=attempt_of(run))
-    if not measurements.exists():
-        return
-    earlier = Measurement.objects.filter(attempt__run=run, accepted=True).exclude(attempt=attempt_of(run))
-    series_ids = list(earlier.union(measurements).values_list("series", flat=True))
-    earlier.update(accepted=False)
-    measurements.update(accepted=True)
-    Series.objects.filter(pk__in=series_ids).update(undetected_since=Least(F("undetected_since"), Now()))
-
-
-def end_run(run: Run, to: Status, why: str) -> None:
-    """End a run and its attempt."""
-    Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=to)
-    error = why if to == Status.FAILED else ""
-    floors_due = to == Status.SUCCEEDED and run.paired
-    run.move(to, why, ended_at=Now(), lease_until=None, progress=None, error=error, floors_due=floors_due)
-
-
-def requeue_lost(run: Run, why: str, pause_s: float = 0) -> None:
-    """End a lost attempt: queue the run again, fail it at the attempt cap, or cancel it if that was requested."""
-    if run.cancel_requested_at:
-        end_run(run, Status.CANCELLED, "cancelled on request")
-    elif run.attempt >= settings.MAX_ATTEMPTS:
-        fail_without_machine(run, f"given up after {run.attempt} attempts; the last: {why}")
-    else:
-        Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
-        not_before = Now() + timedelta(seconds=pause_s)
-        run.move(Status.QUEUED, why, lease_until=None, not_before=not_before, progress=None, error=why)
-
-
-def fail_without_machine(run: Run, why: str) -> None:
-    """Fail a run that no machine finished.
-
-    A run that measures a commit for its line gets further attempts after pauses. The pauses grow, so that a run that
-    kills its runner does so less and less often, and in the end no more. Pairs and canaries get no further attempts:
-    their planners see how they ended, and plan new ones.
-    """
-    end_run(run, Status.FAILED, why)
-    further = run.attempt - settings.MAX_ATTEMPTS
-    if further < FURTHER_ATTEMPTS and not run.paired and run.canary_id is None:
-        Run.objects.filter(pk=run.pk).update(retry_at=Now() + FURTHER_PAUSE * 3**further)
-
-
 def retry_given_up() -> int:
     """Queue again the runs that no machine finished and whose pause is over. Return the number of runs.
 
@@ -401,12 +327,6 @@ def retry_given_up() -> int:
                 run.move(Status.QUEUED, why, ended_at=None, not_before=Now(), retry_at=None)
                 run_count += 1
     return run_count
-
-
-def requeue_unharmed(run: Run, why: str) -> None:
-    """Queue a run again that its runner handed back. This attempt does not count."""
-    Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
-    run.move(Status.QUEUED, why, attempt=F("attempt") - 1, lease_until=None, not_before=Now(), progress=None)
 
 
 def reap() -> int:

@@ -13,7 +13,7 @@ from django.db.models.expressions import RawSQL
 from speedtrack.benchmarks import numbers
 from speedtrack.runs.models import Machine, Run, Status
 from speedtrack.runs.queue import estimates
-from speedtrack.runs.queue.estimates import Total
+from speedtrack.runs.queue.estimates import WaitingTotal
 
 NAMED = 5  # commits
 WAITING_BEFORE = """
@@ -74,7 +74,7 @@ class Outlook:
 
     @property
     def lines(self) -> list[str]:
-        """Sentences for people; the first says that nothing was done."""
+        """Sentences for people; the first states that nothing was done."""
         if not self.machines:
             return [f"Nothing was done. It would be: {self.said}", "no run would be queued or taken from the queue"]
         names = ", ".join(self.commits[:NAMED]) + (
@@ -120,7 +120,7 @@ def changes() -> tuple[list[MachineOutlook], list[str]]:
     machines = Machine.objects.filter(pk__in=new_totals.keys() | gone.keys()).order_by("name").defer("facts")
     machine_outlooks = []
     for machine in machines:
-        additional, ahead = (totals.get(machine.pk, Total(0, None)) for totals in (new_totals, before))
+        additional, ahead = (totals.get(machine.pk, WaitingTotal(0, None)) for totals in (new_totals, before))
         machine_outlooks.append(
             MachineOutlook(machine.name, additional.runs, gone.get(machine.pk, 0), additional.seconds, ahead.seconds)
         )

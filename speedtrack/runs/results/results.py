@@ -249,7 +249,7 @@ def store(rows: DocumentRows, result: ResultDocument, samples: Mapping[str, Metr
         "benchmark": rows.benchmark.id,
         "commit": rows.commit.pk,
         "side": result.side,
-        "stopping": Jsonb(ended) if (ended := result.how_it_ended()) else None,
+        "stopping": Jsonb(stopping) if (stopping := result.how_it_ended()) else None,
         "repeatable": trials[0].trial == 0 and trials[0].reproduce is not None,
         "documents": packing.pack(documents),
         "layouts": len({t.layout for t in trials if t.layout}),
@@ -299,7 +299,7 @@ def values_by_trial(samples: MetricSamples) -> list[float | None]:
 
 
 @dataclass(frozen=True)
-class Summary:
+class SampleSummary:
     """The estimate from the clean samples of a series. If no sample is clean, all are used and ``flags`` says so.
 
     ``flagged``: numbers of the trials with a flag that voids the metric.
@@ -310,11 +310,11 @@ class Summary:
     flagged: list[int]
 
 
-def summary_of(metric: str, samples: MetricSamples) -> Summary:
+def summary_of(metric: str, samples: MetricSamples) -> SampleSummary:
     voids = METRICS[metric].voided_by
     flagged = [trial for trial, _, flags in samples if not voids.isdisjoint(flags)]
     clean = [value for _, value, flags in samples if voids.isdisjoint(flags)]
     if clean:
-        return Summary(summarize(clean), [], flagged)
+        return SampleSummary(summarize(clean), [], flagged)
     flags = sorted({flag for _, _, flags in samples for flag in flags if flag in voids})
-    return Summary(summarize([value for _, value, _ in samples]), flags, flagged)
+    return SampleSummary(summarize([value for _, value, _ in samples]), flags, flagged)

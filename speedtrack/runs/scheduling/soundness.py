@@ -9,10 +9,10 @@ from django.db.models.functions import JSONObject
 
 from speedtrack.benchmarks import numbers
 from speedtrack.runs.models import Canary, CanaryCheck, Machine
-from speedtrack.runs.scheduling.standing import Standing
+from speedtrack.runs.scheduling.standing import MachineStanding
 
 Answer = CanaryCheck.Answer
-#: States in which a machine measures, or could: then its canary says whether it is sound.
+#: States in which a machine measures, or could: then its canary decides whether it is sound.
 MEASURING = ("working", "idle", "draining", "closed", "waiting", "paused")
 WITHOUT = "No canary watches it, so drift would go unnoticed"
 
@@ -34,12 +34,12 @@ class NewestCheck(NamedTuple):
     limit: float | None
 
 
-def of_machine(machine: Machine, stands: Standing, hidden: Collection[int] = ()) -> Soundness:
+def of_machine(machine: Machine, stands: MachineStanding, hidden: Collection[int] = ()) -> Soundness:
     return of_machines([machine], {machine.pk: stands}, hidden)[machine.pk]
 
 
 def of_machines(
-    machines: Iterable[Machine], standings: dict[int, Standing], hidden: Collection[int] = ()
+    machines: Iterable[Machine], standings: dict[int, MachineStanding], hidden: Collection[int] = ()
 ) -> dict[int, Soundness]:
     """Each machine's soundness, by its id, in one statement. ``hidden``: projects whose canaries show no numbers."""
     rows = list(machines)
@@ -65,13 +65,13 @@ def check_of(columns: dict[str, object], is_secret: bool) -> NewestCheck:
     return check._replace(ratio=None, limit=None) if is_secret else check
 
 
-def soundness_of(stands: Standing, has_canary: bool, check: NewestCheck | CanaryCheck | None) -> Soundness:
+def soundness_of(stands: MachineStanding, has_canary: bool, check: NewestCheck | CanaryCheck | None) -> Soundness:
     if stands.why and stands.state not in MEASURING:
         return Soundness(False, stands.sentence.rstrip("."))
     if check is None:
         return Soundness(False, "Not known: its canary was not measured yet" if has_canary else WITHOUT)
-    is_sound, words = verdict_on(check)
-    return Soundness(is_sound, words, check.at)
+    is_sound, reason = verdict_on(check)
+    return Soundness(is_sound, reason, check.at)
 
 
 def verdict_on(check: NewestCheck | CanaryCheck) -> tuple[bool, str]:
@@ -80,7 +80,7 @@ def verdict_on(check: NewestCheck | CanaryCheck) -> tuple[bool, str]:
     if check.answer == Answer.LEARNING:
         return True, "Healthy so far: its canary is learning its level"
     if check.answer == Answer.OFF:
-        moved = f" moved {numbers.change(check.ratio)}" if check.ratio else " moved"
-        allowed = f", more than {check.limit:.1%}" if check.limit else ""
-        return False, f"Doubtful: canary{moved}{allowed}"
+        move = f" moved {numbers.change(check.ratio)}" if check.ratio else " moved"
+        limit = f", more than {check.limit:.1%}" if check.limit else ""
+        return False, f"Doubtful: canary{move}{limit}"
     return False, "Not known: its last canary gave no value"

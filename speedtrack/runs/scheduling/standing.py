@@ -39,7 +39,7 @@ class QueuedWork:
 
 
 @dataclass(frozen=True)
-class Standing:
+class MachineStanding:
     """What a machine does now.
 
     ``state``: a word of ``help.TERMS``. ``why``: why it takes no run now, as the end of a sentence that begins with its
@@ -79,11 +79,11 @@ def is_by_hand(priority: int) -> bool:
     return priority >= PRIORITY["manual"]
 
 
-def of_machine(machine: Machine) -> Standing:
+def of_machine(machine: Machine) -> MachineStanding:
     return of_machines([machine])[machine.pk]
 
 
-def of_machines(machines: Iterable[Machine]) -> dict[int, Standing]:
+def of_machines(machines: Iterable[Machine]) -> dict[int, MachineStanding]:
     """By machine id. Those that were not read ``with_work`` cost one statement, however many they are."""
     rows, now = list(machines), timezone.now()
     unread = [machine.pk for machine in rows if not hasattr(machine, "work_measures")]
@@ -97,7 +97,7 @@ def of_machines(machines: Iterable[Machine]) -> dict[int, Standing]:
 
 
 def with_work(machines: QuerySet[Machine]) -> QuerySet[Machine]:
-    """Machines with what their ``Standing`` needs of their runs (``QueuedWork``), read in the same statement."""
+    """Machines with what their ``MachineStanding`` needs of their runs (``QueuedWork``), read in the same statement."""
     own = Run.objects.filter(machine=OuterRef("pk"))
     due = own.filter(status=Status.QUEUED, not_before__lte=Now()).order_by("-priority", "-rank", "pk")
     ends = own.filter(ended_at__isnull=False).order_by("-ended_at").values("ended_at")
@@ -110,23 +110,23 @@ def with_work(machines: QuerySet[Machine]) -> QuerySet[Machine]:
     )
 
 
-def standing_of(machine: Machine, work: QueuedWork, now: datetime) -> Standing:
-    """The first reason that holds; what people have decided goes before what the runner says."""
+def standing_of(machine: Machine, work: QueuedWork, now: datetime) -> MachineStanding:
+    """The first reason that holds; decisions of people come before the runner's statement."""
     opens_at = windows.opens_at(machine.windows, machine.zone, now)
     for state, why in (*decided(machine), *unheard(machine, now)):
-        return Standing(machine.name, state, why, opens_at)
+        return MachineStanding(machine.name, state, why, opens_at)
     if work.measures:
         is_last = bool(said_of(machine, "draining"))
         why = "is being drained: its runner ends after the run that it measures now" if is_last else ""
-        return Standing(machine.name, "draining" if is_last else "working", why, opens_at)
+        return MachineStanding(machine.name, "draining" if is_last else "working", why, opens_at)
     for state, why in hindered(machine):
-        return Standing(machine.name, state, why, opens_at)
+        return MachineStanding(machine.name, state, why, opens_at)
     if opens_at and not is_by_hand(work.priority):
         why = (
             f"is outside of its hours: its next window opens at {at_minute(opens_at)}, and until then it takes only "
             "what a person asks for"
         )
-        return Standing(machine.name, "closed", why, opens_at)
+        return MachineStanding(machine.name, "closed", why, opens_at)
     return waiting_standing(machine, work, now, opens_at)
 
 
@@ -172,16 +172,16 @@ def hindered(machine: Machine) -> Iterable[tuple[str, str]]:
         yield "waiting", f"has waited since {said_since(machine)} for {waits}"
 
 
-def waiting_standing(machine: Machine, work: QueuedWork, now: datetime, opens_at: datetime | None) -> Standing:
+def waiting_standing(machine: Machine, work: QueuedWork, now: datetime, opens_at: datetime | None) -> MachineStanding:
     """The standing of a machine that could measure: idle, or late with a run that is due."""
     if work.due_at is None:
-        return Standing(machine.name, "idle", opens_at=opens_at)
+        return MachineStanding(machine.name, "idle", opens_at=opens_at)
     open_since = windows.open_since(machine.windows, machine.zone, now)
     due_at = max(filter(None, (work.due_at, work.free_since, open_since)))
     if now - due_at <= LATE:
-        return Standing(machine.name, "idle", opens_at=opens_at)
+        return MachineStanding(machine.name, "idle", opens_at=opens_at)
     late_s = (now - due_at).total_seconds()
-    return Standing(machine.name, "late", late_in_words(machine, due_at, late_s), opens_at, late_s)
+    return MachineStanding(machine.name, "late", late_in_words(machine, due_at, late_s), opens_at, late_s)
 
 
 def late_in_words(machine: Machine, due_at: datetime, late_s: float) -> str:
@@ -198,7 +198,7 @@ def late_in_words(machine: Machine, due_at: datetime, late_s: float) -> str:
     )
 
 
-def why_waits(run: Run, standing: Standing, ahead: int | None = None) -> str:
+def why_waits(run: Run, standing: MachineStanding, ahead: int | None = None) -> str:
     """Why a queued run is not measured yet, as a sentence; empty if it is not queued.
 
     ``ahead``: how many runs go before it, if that is known.
@@ -246,7 +246,7 @@ def at_minute(at: datetime) -> str:
 
 
 def hear(machine: Machine, unable: str = "", waits: str = "", ended: str = "", draining: bool = False) -> None:
-    """Store what the machine's runner says of itself, if that has changed."""
+    """Store the statement of the machine's runner about itself, if it has changed."""
     statement: dict[str, Any] = {"unable": unable, "waits": waits, "ended": ended, "draining": draining}
     before = machine.runner_said or {}
     if machine.runner_said is None or any(before.get(key) != text for key, text in statement.items()):

@@ -6,9 +6,9 @@ import pytest
 
 from speedtrack.benchmarks import definitions
 from speedtrack.benchmarks.digests import build_meaning, json_digest
-from speedtrack.runs.documents import Failure
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Samples, Series, Status
-from speedtrack.runs.queue import queue
+from speedtrack.runs.queue import ends, queue
 from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.runs.scheduling import quarantine
 from speedtrack.tests import builders
@@ -64,7 +64,7 @@ def test_what_must_be_measured_is_not_linked(history: list[Run], machine: Machin
     first = builders.claim(machine)
     send_build(first, "other" if how == "another program" else "same")
     if how == "parent not measured":
-        queue.fail(machine, first.pk, Failure(token=first.lease_token, kind="permanent", error="no"))
+        queue.fail(machine, first.pk, FailureReport(token=first.lease_token, kind="permanent", error="no"))
     else:
         measure(first)
     if how == "machine had moved":
@@ -75,7 +75,7 @@ def test_what_must_be_measured_is_not_linked(history: list[Run], machine: Machin
     facts = {"cpu": "another"} if how == "another environment" else builders.SERIES_FACTS
     environment = {"digest": json_digest(facts), "series": facts, "recorded": {}}
     assert builders.send_build(second, second.commit, binary="same", environment=environment) is None
-    with pytest.raises(queue.Incomplete):
+    with pytest.raises(ends.Incomplete):
         queue.complete(machine, second.pk, second.lease_token)
 
 

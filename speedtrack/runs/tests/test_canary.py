@@ -13,7 +13,7 @@ from speedtrack.alerts.lines import lines
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.projects.models import Commit
 from speedtrack.runs import naming
-from speedtrack.runs.documents import Failure
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import (
     Canary,
@@ -135,7 +135,7 @@ def test_a_canary_that_cannot_be_measured_is_told_once_and_does_not_stop_the_wor
     for _ in range(4):
         run = builders.claim(machine)
         assert run.reason == Reason.CANARY
-        queue.fail(machine, run.pk, Failure(token=run.lease_token, kind="permanent", error="no such file\nmore"))
+        queue.fail(machine, run.pk, FailureReport(token=run.lease_token, kind="permanent", error="no such file\nmore"))
         queue.claim(machine)
         let_pass(hours=3)
     assert canary_answers()[FEWEST:] == ["unknown"] * 4

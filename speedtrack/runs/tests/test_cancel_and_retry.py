@@ -1,6 +1,6 @@
 import pytest
 
-from speedtrack.runs.documents import Failure, Renewal, ReportedProgress
+from speedtrack.runs.documents import FailureReport, Renewal, ReportedProgress
 from speedtrack.runs.models import Machine, Run, Status
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests.tracking import Tracked
@@ -83,7 +83,7 @@ def test_a_run_that_ended_without_success_is_retried_with_fresh_attempts(
 ) -> None:
     run = builders.claim(machine)
     if end == "failed":
-        queue.fail(machine, run.pk, Failure(token=run.lease_token, kind="permanent", error="broken"))
+        queue.fail(machine, run.pk, FailureReport(token=run.lease_token, kind="permanent", error="broken"))
     else:
         queue.cancel(run, "not now")
         queue.renew(machine, run.pk, Renewal(token=run.lease_token))

@@ -6,21 +6,21 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from speedtrack.runs.documents import Failure, Renewal
+from speedtrack.runs.documents import FailureReport, Renewal
 from speedtrack.runs.models import Machine, Measurement, Reason, Run, Samples, Series, Status
 from speedtrack.runs.planning.questions import Question, plan_pairs
-from speedtrack.runs.queue import fence, queue
+from speedtrack.runs.queue import ends, fence, queue
 from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.runs.results import results
 from speedtrack.tests import builders
 
 
-def transient(run: Run, error: str = "no disk") -> Failure:
-    return Failure(token=run.lease_token, kind="transient", error=error)
+def transient(run: Run, error: str = "no disk") -> FailureReport:
+    return FailureReport(token=run.lease_token, kind="transient", error=error)
 
 
-def permanent(run: Run, error: str = "make exited with code 2") -> Failure:
-    return Failure(token=run.lease_token, kind="permanent", error=error)
+def permanent(run: Run, error: str = "make exited with code 2") -> FailureReport:
+    return FailureReport(token=run.lease_token, kind="permanent", error=error)
 
 
 def shown(tracked: Tracked) -> dict[str, float]:
@@ -58,10 +58,10 @@ def test_completing_twice_changes_nothing(tracked: Tracked, machine: Machine) ->
 
 def test_a_run_without_all_its_measurements_is_not_complete(tracked: Tracked, machine: Machine) -> None:
     run = builders.claim(machine)
-    with pytest.raises(queue.Incomplete, match="0 of 2 measurements"):
+    with pytest.raises(ends.Incomplete, match="0 of 2 measurements"):
         queue.complete(machine, run.pk, run.lease_token)
     results.accept_result(machine, run.pk, builders.result(run, "set-p1", run.commit, [1.0] * 5))
-    with pytest.raises(queue.Incomplete, match="1 of 2 measurements"):
+    with pytest.raises(ends.Incomplete, match="1 of 2 measurements"):
         queue.complete(machine, run.pk, run.lease_token)
     run.refresh_from_db()
     assert run.status == Status.LEASED
@@ -71,10 +71,10 @@ def test_a_run_without_all_its_measurements_is_not_complete(tracked: Tracked, ma
 def test_what_is_out_of_reach_of_the_machine_is_no_failure(tracked: Tracked, machine: Machine) -> None:
     run = builders.claim(machine)
     reasons = {"get-p1": "9999 connections need more open files", "no-such": "?"}
-    with pytest.raises(queue.Incomplete, match="0 of 1 measurements"):
+    with pytest.raises(ends.Incomplete, match="0 of 1 measurements"):
         queue.complete(machine, run.pk, run.lease_token, reasons)
     results.accept_result(machine, run.pk, builders.result(run, "set-p1", run.commit, [1.0] * 5))
-    with pytest.raises(queue.Incomplete, match="1 of 2 measurements"):
+    with pytest.raises(ends.Incomplete, match="1 of 2 measurements"):
         queue.complete(machine, run.pk, run.lease_token, {"no-such": "?", "set-p1": "measured"})
     queue.complete(machine, run.pk, run.lease_token, reasons)
     run.refresh_from_db()
@@ -89,7 +89,7 @@ def test_both_sides_of_a_pair_are_needed_whatever_is_out_of_reach(tracked: Track
     run = builders.claim(machine)
     for commit in (first.commit, second):
         results.accept_result(machine, run.pk, builders.result(run, "set-p1", commit, [1.0] * 5))
-    with pytest.raises(queue.Incomplete, match="2 of 4"):
+    with pytest.raises(ends.Incomplete, match="2 of 4"):
         queue.complete(machine, run.pk, run.lease_token, {"get-p1": "too many connections"})
 
 
@@ -102,7 +102,7 @@ def test_a_paired_run_needs_both_sides(tracked: Tracked, machine: Machine) -> No
     assert run == paired
     for name in run.benchmark_set.names:
         results.accept_result(machine, run.pk, builders.result(run, name, head, [1.0] * 5))
-    with pytest.raises(queue.Incomplete, match="2 of 4"):
+    with pytest.raises(ends.Incomplete, match="2 of 4"):
         queue.complete(machine, run.pk, run.lease_token)
     for name in run.benchmark_set.names:
         results.accept_result(machine, run.pk, builders.result(run, name, first.commit, [1.0] * 5))
@@ -115,7 +115,7 @@ def test_the_measurements_of_an_earlier_attempt_do_not_complete_a_later_one(trac
     builders.measure(builders.claim(machine))
     run = builders.claim(machine)
     assert run.attempt == 2
-    with pytest.raises(queue.Incomplete):
+    with pytest.raises(ends.Incomplete):
         queue.complete(machine, run.pk, run.lease_token)
 
 

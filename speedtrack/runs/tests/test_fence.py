@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 
-from speedtrack.runs.documents import Failure, LogPiece, Renewal, ReportedProgress
+from speedtrack.runs.documents import FailureReport, LogPiece, Renewal, ReportedProgress
 from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.queue import fence, queue
@@ -24,8 +24,8 @@ CALLS: dict[str, Callable[[Machine, Run, int], Any]] = {
         m, r.pk, builders.result(r, "get-p1", r.commit, [1.0] * 5, token=t)
     ),
     "complete": lambda m, r, t: queue.complete(m, r.pk, t),
-    "fail": lambda m, r, t: queue.fail(m, r.pk, Failure(token=t, kind="permanent", error="late")),
-    "fail for now": lambda m, r, t: queue.fail(m, r.pk, Failure(token=t, kind="transient", error="late")),
+    "fail": lambda m, r, t: queue.fail(m, r.pk, FailureReport(token=t, kind="permanent", error="late")),
+    "fail for now": lambda m, r, t: queue.fail(m, r.pk, FailureReport(token=t, kind="transient", error="late")),
     "source": lambda m, r, t: fence.held_run_unlocked(m, r.pk, t),
 }
 each_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from speedtrack.processes import dispatch
 from speedtrack.projects.models import ChainCommit, Commit
-from speedtrack.runs.documents import Failure
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Machine, Reason, Run, Status
 from speedtrack.runs.planning.questions import Question, plan_pairs
@@ -61,7 +61,7 @@ def test_each_further_attempt_waits_longer_and_there_is_a_last_one(given_up: Run
         let_time_pass(days=3)
         assert queue.retry_given_up() == 1
         assert builders.claim(machine) == run
-        failure = Failure(token=run.lease_token + 1, kind="transient", error="no Docker daemon answers")
+        failure = FailureReport(token=run.lease_token + 1, kind="transient", error="no Docker daemon answers")
         queue.fail(machine, run.pk, failure)
     assert pauses == [10, 30, 90, 270, 810, 2430]
     assert run.error == "given up after 8 attempts; the last: no Docker daemon answers"
@@ -69,7 +69,7 @@ def test_each_further_attempt_waits_longer_and_there_is_a_last_one(given_up: Run
 
 def test_a_run_at_fault_itself_is_not_tried_again(tracked: Tracked, machine: Machine) -> None:
     run = builders.claim(machine)
-    queue.fail(machine, run.pk, Failure(token=run.lease_token, kind="permanent", error="it does not build"))
+    queue.fail(machine, run.pk, FailureReport(token=run.lease_token, kind="permanent", error="it does not build"))
     assert Run.objects.get(pk=run.pk).retry_at is None
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from speedtrack.runs.errors import NoSuchThing
 from speedtrack.runs.fleet import machines
-from speedtrack.runs.fleet.machines import NotPossible
+from speedtrack.runs.fleet.machines import MachineConflict
 from speedtrack.runs.models import Machine, MachineEvent, MachineToken, Reason, Run, Status, UnknownMachineToken
 from speedtrack.runs.queue import queue
 from speedtrack.runs.queue.fence import LeaseLost
@@ -58,7 +58,7 @@ def test_a_retired_machine_is_refused_and_its_runs_are_cancelled(tracked: Tracke
     assert builders.moves(run)[-1] == ("queued", "cancelled")
     assert not tracked.project.machines.exists()
     for act in (machines.resume, machines.retire):
-        with pytest.raises(NotPossible, match="retired"):
+        with pytest.raises(MachineConflict, match="retired"):
             act(machine)
     with pytest.raises(NoSuchThing, match="return it to service"):
         machines.renew_token(machine.name)
@@ -70,7 +70,7 @@ def test_a_returned_machine_measures_again_with_a_new_token(tracked: Tracked, ma
     back = MachineToken.of(token).machine
     assert (back.name, back.paused, back.retired_at) == (machine.name, False, None)
     assert list(tracked.project.machines.all()) == [back]
-    with pytest.raises(NotPossible, match="in service"):
+    with pytest.raises(MachineConflict, match="in service"):
         machines.return_to_service(back)
     kinds = list(MachineEvent.objects.order_by("pk").values_list("kind", flat=True))
     assert kinds[-2:] == ["retired", "returned"]
@@ -84,7 +84,7 @@ def test_a_new_project_is_not_measured_by_a_retired_machine(tracked: Tracked, ma
 
 
 def test_a_canary_is_measured_next_once(tracked: Tracked, machine: Machine) -> None:
-    with pytest.raises(NotPossible, match="has no canary"):
+    with pytest.raises(MachineConflict, match="has no canary"):
         machines.measure_canary(machine)
     machines.set_canary(machine.name, tracked.project.slug, None, [])
     waiting = Run.objects.filter(machine=machine, reason=Reason.CANARY)
@@ -94,8 +94,8 @@ def test_a_canary_is_measured_next_once(tracked: Tracked, machine: Machine) -> N
     machines.measure_canary(machine)
     assert waiting.filter(status=Status.QUEUED).count() == 1
     assert builders.claim(machine).reason == Reason.CANARY
-    with pytest.raises(NotPossible, match="being measured now"):
+    with pytest.raises(MachineConflict, match="being measured now"):
         machines.measure_canary(machine)
     machines.pause(machine)
-    with pytest.raises(NotPossible, match="paused"):
+    with pytest.raises(MachineConflict, match="paused"):
         machines.measure_canary(machine)

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 
 from speedtrack import __version__
-from speedtrack.runs.documents import Failure
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.fleet import tokens
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.queue import queue
@@ -56,7 +56,7 @@ def test_a_run_handed_back_by_a_stopping_runner_has_lost_no_attempt(machine: Mac
     for _ in range(5):
         run = queue.claim(machine, "one")
         assert run is not None
-        stopped = Failure(token=run.lease_token, kind="stopped", error="runner is shutting down")
+        stopped = FailureReport(token=run.lease_token, kind="stopped", error="runner is shutting down")
         queue.fail(machine, run.pk, stopped)
     run = Run.objects.get(pk=run.pk)
     assert (run.status, run.attempt, run.error) == ("queued", 0, "")

@@ -108,5 +108,5 @@ def test_revoked_tokens_are_refused_and_the_run_is_queued_again(tracked: trackin
         MachineToken.of(text)
     run.refresh_from_db()
     assert (run.status, run.attempt) == ("queued", 0)
-    with pytest.raises(machines.NotPossible, match="no valid token"):
+    with pytest.raises(machines.MachineConflict, match="no valid token"):
         machines.rotate(machine)

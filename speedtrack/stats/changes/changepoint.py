@@ -206,10 +206,10 @@ def _placed_together(of_trials: Sequence[Trials], sensitivity: Sensitivity) -> I
         yield PlacedLine(scale, level, error, newest[at, : len(level)], base[at, : len(level)])
 
 
-def _boundaries(level: Array, settled: Iterable[SettledShift]) -> list[int]:
+def _boundaries(level: Array, settled_shifts: Iterable[SettledShift]) -> list[int]:
     """The indices where confirmed shifts start new levels: where two levels fit best in the range of each shift."""
     boundaries = set()
-    for shift in settled:
+    for shift in settled_shifts:
         indices = range(max(1, shift.first), min(shift.last, len(level) - 1) + 1)
         if shift.confirmed and indices:
             low, high = max(0, indices[0] - PLACE_BEFORE), min(len(level), indices[-1] + int(AFTER[-1]))
@@ -218,7 +218,7 @@ def _boundaries(level: Array, settled: Iterable[SettledShift]) -> list[int]:
 
 
 def _alarms(
-    series: _Series, settled: Sequence[SettledShift], boundaries: Sequence[int], sensitivity: Sensitivity
+    series: _Series, settled_shifts: Sequence[SettledShift], boundaries: Sequence[int], sensitivity: Sensitivity
 ) -> Iterator[_Alarm]:
     """Replay the series: scan a segment up to the first alarm, start a new segment there, and go on."""
     segment, last, now = _Segment(0, np.empty((0, len(AFTER)))), None, 1
@@ -228,7 +228,7 @@ def _alarms(
         stop = min(now + CHUNK, boundary)
         base = None if begin else series.base[:stop]
         table = shifts(series.level[begin:stop], series.newest[begin:stop], sensitivity, base)
-        alarm = _first(series, segment._replace(start=begin), table, (now, sensitivity), settled)
+        alarm = _first(series, segment._replace(start=begin), table, (now, sensitivity), settled_shifts)
         if alarm is None:
             now = stop
             if stop == boundary:
@@ -259,7 +259,11 @@ def _is_return(index: int, level: float, last: _Last, sensitivity: Sensitivity) 
 
 
 def _first(
-    series: _Series, segment: _Segment, table: Shifts, when: tuple[int, Sensitivity], settled: Sequence[SettledShift]
+    series: _Series,
+    segment: _Segment,
+    table: Shifts,
+    when: tuple[int, Sensitivity],
+    settled_shifts: Sequence[SettledShift],
 ) -> _Alarm | None:
     """The first alarm from point ``now`` on; among several window sizes at one point, the clearest consistent one."""
     now, sensitivity = when
@@ -281,7 +285,7 @@ def _first(
             if _agreement(before, after, size) < sensitivity.agree[0 if len(after) <= FEW else 1]:
                 continue
             alarm = _Alarm(_place(series.level, begin, split, arrival), arrival, float(scores[row, column]))
-            same = next((shift for shift in settled if shift.is_same(alarm.index, size > 0)), None)
+            same = next((shift for shift in settled_shifts if shift.is_same(alarm.index, size > 0)), None)
             if same is None:
                 return alarm
             if same.confirmed or (abs(size) > OTHER_LINE and arrival - alarm.index >= FEW):

@@ -110,9 +110,9 @@ def explain_place(
         name = LIMITS[which[arrival, column]]
         new = float(newest[arrival, column])
         old = new - size
-        places = (scale.value(place) for place in (old, new, old - limit, old + limit))
+        values = (scale.value(position) for position in (old, new, old - limit, old + limit))
         change = scale.ratio(size), scale.ratio(limit) - 1
-        evidence.append(WindowEvidence(after, *change, score, name, agreement, needed, *places))
+        evidence.append(WindowEvidence(after, *change, score, name, agreement, needed, *values))
     return max(evidence, key=lambda reason: (reason.suspicious, reason.score))
 
 
@@ -175,9 +175,9 @@ def _visible_changes(lines: Sequence[LevelLine], sensitivity: Sensitivity) -> It
 
 def _limits(level: Array, error: Array, effect: float | Array, sensitivity: Sensitivity) -> tuple[Array, Array]:
     """The limit of each shift, and its index in LIMITS: one row per point, one column per window size."""
-    *kept, length = level.shape
+    *outer, length = level.shape
     table = shifts(level, newest_means(level, sensitivity.trim), sensitivity)
-    noise = yardsticks(table, np.empty((*kept, 0, len(AFTER))), sensitivity)
+    noise = yardsticks(table, np.empty((*outer, 0, len(AFTER))), sensitivity)
     trials = sensitivity.trials * trial_errors(error, sensitivity.before)
     before = np.maximum(np.arange(length)[:, None] - AFTER, 0)
     rounding = sensitivity.quantum * quanta(level)[..., before]

@@ -223,7 +223,7 @@ def _is_visit(level: Array, at: int) -> bool:
     return len(visits) > 1 and len(level) - at <= min(cap, times * int(visits.max()))
 
 
-class Replay:
+class SeriesReplay:
     """The verdicts of a series as its points arrive: ``start()`` gives a fresh one, ``push`` all verdicts so far."""
 
     def __init__(self, smallest_effect: float = 0.01) -> None:
@@ -231,8 +231,8 @@ class Replay:
         self.points: list[Point] = []
         self.found: list[tuple[int, int]] = []
 
-    def start(self) -> Replay:
-        return Replay(self.smallest_effect)
+    def start(self) -> SeriesReplay:
+        return SeriesReplay(self.smallest_effect)
 
     def push(self, index: int, values: Sequence[float]) -> list[tuple[int, int]]:
         """(first point of the new level, direction) of every verdict so far; the window limits the cost."""

@@ -18,7 +18,7 @@ CLOSE = 1.001  # a visible change of this many times the wanted one is that chan
 
 
 @dataclass(frozen=True)
-class TrialLine:
+class LevelTrials:
     """The points of one level, as logarithms with their errors, and how many ``trials`` each of them has."""
 
     level: Sequence[float]
@@ -44,7 +44,7 @@ class TrialLine:
         if self.noise is None:
             return [math.inf for _ in counts]
         lines = [self.with_trials(trials, self.noise) for trials in counts]
-        return [seen.smallest if seen else math.inf for seen in smallest_visible_changes(lines)]
+        return [visibility.smallest if visibility else math.inf for visibility in smallest_visible_changes(lines)]
 
     def with_trials(self, trials: float, noise: LineNoise) -> LevelLine:
         """The line as it would be if each point had so many trials."""
@@ -61,14 +61,19 @@ class TrialLine:
         """The same for each of these changes: all bisections take a step at once, because a table costs as a line."""
         bounds = [(self.trials, max(self.trials, MOST + 1)) for _ in changes]
         while middles := sorted({(low + high) // 2 for low, high in bounds if low < high}):
-            seen = dict(zip(middles, self.visible_each(middles), strict=True))
-            bounds = [halved(*ends, seen, CLOSE * change) for ends, change in zip(bounds, changes, strict=True)]
+            smallest_by_count = dict(zip(middles, self.visible_each(middles), strict=True))
+            bounds = [
+                halved(*ends, smallest_by_count, CLOSE * change) for ends, change in zip(bounds, changes, strict=True)
+            ]
         return [low if low <= MOST else None for low, _ in bounds]
 
 
-def halved(low: int, high: int, seen: Mapping[int, float], change: float) -> tuple[int, int]:
-    """The half of [low, high) in which the first number of trials is that shows a change; ``seen`` at the middle."""
+def halved(low: int, high: int, smallest_by_count: Mapping[int, float], change: float) -> tuple[int, int]:
+    """The half of [low, high) that has the first number of trials that shows a change.
+
+    ``smallest_by_count``: the smallest visible change at the middle.
+    """
     if low == high:
         return low, high
     middle = (low + high) // 2
-    return (low, middle) if seen[middle] <= change else (middle + 1, high)
+    return (low, middle) if smallest_by_count[middle] <= change else (middle + 1, high)

@@ -56,14 +56,14 @@ def rolling_means(level: Array, width: int, trim: float) -> Array:
     """Trimmed mean of the last ``width`` values at each index, or of fewer at the start."""
     if width == 1:
         return level.copy()
-    *kept, length = level.shape
-    padded = np.concatenate([np.full((*kept, width - 1), np.inf), level], axis=-1)
+    *outer, length = level.shape
+    padded = np.concatenate([np.full((*outer, width - 1), np.inf), level], axis=-1)
     ordered = np.sort(sliding_window_view(padded, width, axis=-1), axis=-1)
     cut = int(trim * width)
     means: Array = ordered[..., cut : width - cut].sum(axis=-1) / (width - 2 * cut)
     widths = np.arange(1, min(width, length + 1))  # values in the windows at the start
     cuts = (trim * widths).astype(int)
-    sums = np.zeros((*kept, len(widths), width))
+    sums = np.zeros((*outer, len(widths), width))
     np.cumsum(ordered[..., : len(widths), : width - 1], axis=-1, out=sums[..., 1:])
     rows = np.arange(len(widths))
     means[..., : len(widths)] = (sums[..., rows, widths - cuts] - sums[..., rows, cuts]) / (widths - 2 * cuts)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,14 +15,20 @@ from speedtrack.stats.arrays import Array, place_all, steps_of
 from speedtrack.stats.comparing import sequential
 from speedtrack.stats.comparing.confirmed import Z95, least_size
 from speedtrack.stats.comparing.ranks import rank_sum_p, rank_sum_ps
+from speedtrack.stats.comparing.resampling import (
+    ROUNDING,
+    interval_of_shift,
+    is_counted,
+    median_chances,
+    resampled_interval,
+    tail_share,
+    walsh_averages,
+)
 from speedtrack.stats.scale import Scale
 from speedtrack.stats.summary import CONFIDENCE, MAD_TO_SIGMA
 
 MIN_SAMPLES = 5  # per side, or pairs: below it the answer is always unknown
-RESAMPLES = 1999
 SHIFTS = 64  # steps in which pairs are made smaller to find out by how much they exceeded the limit
-COUNTABLE = 15  # largest number of samples of a side for which the chances of each median of a resample are computed
-ROUNDING = 1e-12
 LEVEL = 0.01
 FEWEST_COUNTS = 4  # of a side: with three, processes of two equally likely levels would all agree once in 64 times
 RESOLUTION = 1 / 20  # of the smallest effect: the noise of counts is assumed to be at least this large
@@ -74,7 +79,7 @@ def compare_samples(
         raise ValueError("nothing to compare: a side has no samples")
     scale = Scale.of([*before, *after])
     old, new = place_all(scale, before), place_all(scale, after)
-    low, high = _interval_of_shift(old, new, seed)
+    low, high = interval_of_shift(old, new, seed)
     shift = _Shift(float(np.median(new) - np.median(old)), low, high, rank_sum_p(before, after))
     return _judge(shift, scale, _Limits(smallest_effect, smallest_effect, level), (len(old), len(new)))
 
@@ -93,7 +98,7 @@ def compare_many(sets: Sequence[IndependentSets], *, level: float = LEVEL) -> li
     answers: list[Comparison | None] = [None] * len(sets)
     groups: dict[tuple[int, int], list[int]] = {}
     for index, samples in enumerate(sets):
-        if all(map(_is_counted, (samples.before, samples.after))) and min(*samples.before, *samples.after) > 0:
+        if all(map(is_counted, (samples.before, samples.after))) and min(*samples.before, *samples.after) > 0:
             groups.setdefault((len(samples.before), len(samples.after)), []).append(index)
         else:
             answers[index] = _compare_remembered(samples, level)
@@ -119,11 +124,11 @@ def _compare_equal_sizes(sets: Sequence[IndependentSets], level: float) -> list[
     deltas = np.median(new, axis=1) - np.median(old, axis=1)
     n = (old.shape[1], new.shape[1])
     shifts = (new[:, :, None] - old[:, None, :]).reshape(len(sets), -1)
-    chances = np.multiply.outer(_median_chances(n[1]), _median_chances(n[0])).ravel()
+    chances = np.multiply.outer(median_chances(n[1]), median_chances(n[0])).ravel()
     order = np.argsort(shifts, axis=1)
     share, shifts = np.cumsum(chances[order], axis=1), np.take_along_axis(shifts, order, axis=1)
     ends = []
-    for limit in (_tail(min(n)) + ROUNDING, 1 - _tail(min(n)) - ROUNDING):
+    for limit in (tail_share(min(n)) + ROUNDING, 1 - tail_share(min(n)) - ROUNDING):
         indices = np.minimum((share < limit).sum(axis=1), shifts.shape[1] - 1)
         ends.append(np.take_along_axis(shifts, indices[:, None], axis=1)[:, 0].tolist())
     shifts_of_sets = map(_Shift, deltas.tolist(), *ends, rank_sum_ps(before, after))
@@ -132,11 +137,6 @@ def _compare_equal_sizes(sets: Sequence[IndependentSets], level: float) -> list[
         _judge(shift, scale, _Limits(effect, effect, level), n)
         for shift, effect in zip(shifts_of_sets, effects, strict=True)
     ]
-
-
-def _is_counted(samples: Sequence[float] | Array) -> bool:
-    """Return whether the chances of each median of a resample can be computed."""
-    return len(samples) % 2 == 1 and len(samples) <= COUNTABLE
 
 
 def compare_exact(before: float, after: float, *, smallest_effect: float, noise: float = 0.0) -> Comparison:
@@ -182,8 +182,8 @@ def settle_pairs(
         raise ValueError("nothing to compare: no pairs")
     scale, steps = _steps(pairs)
     evidence = _evidence(scale, steps, smallest_effect, suspected)
-    means = _walsh_averages(steps)
-    low, high = _resampled_interval(np.random.default_rng(seed), np.sort(steps), np.sort(means))
+    means = walsh_averages(steps)
+    low, high = resampled_interval(np.random.default_rng(seed), np.sort(steps), np.sort(means))
     delta, p = float(np.median(means)), math.exp(min(0.0, -evidence.change))
     least, n = scale.effect(smallest_effect / 2), len(steps)
     answer = ComparisonAnswer.UNKNOWN
@@ -339,78 +339,3 @@ def _judge(shift: _Shift, scale: Scale, limits: _Limits, n: tuple[int, int]) -> 
             answer = ComparisonAnswer.SAME
     ratio, low, high = map(scale.ratio, shift[:3])
     return Comparison(answer, ratio, low, high, shift.p, limits.level, n)
-
-
-def _interval_of_shift(old: Array, new: Array, seed: int) -> tuple[float, float]:
-    """The bootstrap interval of the difference of medians: over all resamples if they can be counted, or many."""
-    tail = _tail(min(len(old), len(new)))
-    if not (_is_counted(old) and _is_counted(new)):
-        rng = np.random.default_rng(seed)
-        boot = np.median(_resample(rng, new), axis=1) - np.median(_resample(rng, old), axis=1)
-        low, high = np.quantile(boot, [tail, 1 - tail])
-        return float(low), float(high)
-    shifts = np.subtract.outer(np.sort(new), np.sort(old)).ravel()
-    chances = np.multiply.outer(_median_chances(len(new)), _median_chances(len(old))).ravel()
-    order = np.argsort(shifts)
-    share = np.cumsum(chances[order])
-    indices = np.searchsorted(share, [tail + ROUNDING, 1 - tail - ROUNDING])
-    low, high = shifts[order][np.minimum(indices, len(order) - 1)]
-    return float(low), float(high)
-
-
-@cache
-def _median_chances(n: int) -> Array:
-    """For odd n: the probability that each of n ascending values is the median of a resample of them.
-
-    The median is at most the k-th value if more than half of the draws are among the first k.
-    """
-    majority = range(n // 2 + 1, n + 1)
-    at_most = [sum(math.comb(n, j) * (k / n) ** j * (1 - k / n) ** (n - j) for j in majority) for k in range(n + 1)]
-    chances: Array = np.diff(at_most)
-    return chances
-
-
-def _resample(rng: np.random.Generator, values: Array) -> Array:
-    resamples: Array = values[rng.integers(0, len(values), size=(RESAMPLES, len(values)))]
-    return resamples
-
-
-def _walsh_averages(steps: Array) -> Array:
-    """The means of all pairs of steps, and the steps themselves. Their median is the Hodges-Lehmann estimate."""
-    i, j = np.triu_indices(len(steps))
-    means: Array = (steps[i] + steps[j]) / 2
-    return means
-
-
-def _resampled_interval(rng: np.random.Generator, steps: Array, means: Array) -> tuple[float, float]:
-    """Percentile interval of the Hodges-Lehmann estimate over resamples of the steps. Steps and means are ascending.
-
-    The estimate of a resample is at most t if at least half of its Walsh averages are. So bisection finds the quantiles
-    of the estimates among the means, without computing the averages of each resample.
-    """
-    n = len(steps)
-    resamples = rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES)
-    below = np.concatenate([np.zeros((RESAMPLES, 1), dtype=resamples.dtype), np.cumsum(resamples, axis=1)], axis=1)
-    rounding = 1e-12 * float(np.abs(steps).max())
-
-    def share(index: int) -> float:
-        """The share of resamples whose estimate is at most this mean."""
-        limit = means[index] + rounding
-        ordered = (resamples * below[:, np.searchsorted(steps, 2 * limit - steps, side="right")]).sum(axis=1)
-        single = below[:, np.searchsorted(steps, limit, side="right")]
-        return float((ordered + single >= n * (n + 1) / 2).mean())
-
-    tail = _tail(n)
-    indices = range(len(means))
-    low, high = (bisect_left(indices, quantile, key=share) for quantile in (tail, 1 - tail))
-    return float(means[low]), float(means[min(high, len(means) - 1)])
-
-
-@cache
-def _tail(n: int) -> float:
-    """The share cut from each end; smaller for small n (Hesterberg 2015, What Teachers Should Know About Bootstrap)."""
-    from scipy.special import ndtr, stdtrit  # here: processes that are idle need not hold scipy
-
-    if n < 2:
-        return 0.0
-    return float(ndtr(-math.sqrt(n / (n - 1)) * stdtrit(n - 1, (1 + CONFIDENCE) / 2)))

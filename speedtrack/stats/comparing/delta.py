@@ -35,7 +35,7 @@ class SearchProgress:
 
 
 def advance(keys: Sequence[tuple[str, ...]], growths: Growths, budget: int) -> SearchProgress:
-    """Continue the search with what was measured so far. Equal growths give equal progress.
+    """Continue the search with the measurements so far. Equal growths give equal progress.
 
     ``keys``: of each piece, in the order of the pieces: such as its file and function. ``budget``: how many sets are
     measured in all, at most.
@@ -47,8 +47,8 @@ def advance(keys: Sequence[tuple[str, ...]], growths: Growths, budget: int) -> S
             requested = search.send([growths[pieces] for pieces in requested])
         except StopIteration as end:
             return SearchProgress((), end.value or None, bool(end.value))
-    wanted = tuple(dict.fromkeys(missing))[: max(0, budget - len(growths))]
-    return SearchProgress(wanted, smallest_telling(growths, len(keys)), is_minimal=False)
+    next_sets = tuple(dict.fromkeys(missing))[: max(0, budget - len(growths))]
+    return SearchProgress(next_sets, smallest_telling(growths, len(keys)), is_minimal=False)
 
 
 def smallest_telling(growths: Growths, count: int) -> Pieces | None:
@@ -62,7 +62,7 @@ def tells(growth: float | None, total: float | None) -> bool:
 
 
 def ddmin(keys: Sequence[tuple[str, ...]]) -> Asking:
-    """Search the smallest set that tells; empty if all pieces together change nothing, or cannot be measured."""
+    """Search the smallest set that explains the change; empty if all pieces together have no effect, or none known."""
     everything = frozenset(range(len(keys)))
     (total,) = yield [everything]
     if not total:
@@ -110,16 +110,16 @@ def guesses(subsets: list[Pieces], growths: Growths, total: float) -> Iterator[l
     shares = {subset: growth / total for subset, growth in growths.items() if growth is not None}
     largest = sorted(shares, key=lambda subset: -shares[subset])
     enough = next((n for n in range(len(largest)) if sum(shares[subset] for subset in largest[:n]) >= SHARE), 0)
-    refused = {subset for subset in subsets if growths[subset] is None}
+    refusals = {subset for subset in subsets if growths[subset] is None}
     selections = [
         set(largest[:enough]),
-        refused and refused | {subset for subset in shares if shares[subset] > SLIGHT},
+        refusals and refusals | {subset for subset in shares if shares[subset] > SLIGHT},
         *({*subsets} - {subset} for subset in subsets),
     ]
-    tried: list[set[Pieces]] = []
+    tested: list[set[Pieces]] = []
     for selection in selections:
-        if 1 < len(selection) < len(subsets) and selection not in tried:
-            tried.append(selection)
+        if 1 < len(selection) < len(subsets) and selection not in tested:
+            tested.append(selection)
             yield [subset for subset in subsets if subset in selection]
 
 

@@ -11,20 +11,18 @@ from scipy import stats
 
 from speedtrack.stats.arrays import Array
 from speedtrack.stats.comparing.compare import (
-    RESAMPLES,
     Comparison,
     ComparisonAnswer,
-    _resampled_interval,
-    _tail,
-    _walsh_averages,
     benjamini_hochberg,
     compare_exact,
     compare_samples,
     pairs_to_settle,
     settle_counts,
     settle_pairs,
+    tail_share,
 )
 from speedtrack.stats.comparing.confirmed import least_size
+from speedtrack.stats.comparing.resampling import RESAMPLES, resampled_interval, walsh_averages
 from speedtrack.stats.comparing.sequential import change_evidence, level_evidence
 
 CV = 0.017  # of one trial: CPU time per request of a fresh server process
@@ -133,7 +131,7 @@ class TestCompare:
             before, after = np.array(trials(rng, n)), np.array(trials(rng, n))
             old, new = (np.median([*product(side, repeat=n)], axis=1) for side in (np.log(before), np.log(after)))
             every = np.sort(np.subtract.outer(new, old).ravel())
-            tail = _tail(n)
+            tail = tail_share(n)
             low, high = every[int(tail * len(every))], every[-1 - int(tail * len(every))]
             found = compare_samples(before.tolist(), after.tolist(), smallest_effect=0.01, seed=1)
             assert (found.low, found.high) == (pytest.approx(np.exp(low)), pytest.approx(np.exp(high)))
@@ -321,22 +319,22 @@ class TestBenjaminiHochberg:
 
 @pytest.mark.parametrize(("n", "share"), [(1, 0.0), (5, 0.00095410), (10, 0.00855064), (1000, 0.02480431)])
 def test_the_share_cut_from_each_end_is_smaller_for_few_pairs(n: int, share: float) -> None:
-    assert _tail(n) == pytest.approx(share, rel=1e-5)
+    assert tail_share(n) == pytest.approx(share, rel=1e-5)
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0, 4.0, 9.0], [3.0] * 6, [1.0, 1.0, 2.0, 2.0, 2.0, 7.0, 7.5]])
 def test_the_interval_of_resamples_is_that_of_their_estimates(values: list[float]) -> None:
     steps = np.sort(np.array([*values, *np.random.default_rng(1).normal(3, 2, 20).round(1)]))
     rng = np.random.default_rng(2)
-    estimates = [float(np.median(_walsh_averages(rng.choice(steps, len(steps))))) for _ in range(RESAMPLES)]
-    low, high = _resampled_interval(np.random.default_rng(3), steps, np.sort(_walsh_averages(steps)))
-    tail = _tail(len(steps))
+    estimates = [float(np.median(walsh_averages(rng.choice(steps, len(steps))))) for _ in range(RESAMPLES)]
+    low, high = resampled_interval(np.random.default_rng(3), steps, np.sort(walsh_averages(steps)))
+    tail = tail_share(len(steps))
     assert low == pytest.approx(float(np.quantile(estimates, tail)), abs=0.15)
     assert high == pytest.approx(float(np.quantile(estimates, 1 - tail)), abs=0.15)
 
 
 def test_the_interval_of_equal_steps_is_a_point() -> None:
-    assert _resampled_interval(np.random.default_rng(1), np.full(9, 0.3), np.full(45, 0.3)) == (0.3, 0.3)
+    assert resampled_interval(np.random.default_rng(1), np.full(9, 0.3), np.full(45, 0.3)) == (0.3, 0.3)
 
 
 @pytest.mark.parametrize(

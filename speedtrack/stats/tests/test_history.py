@@ -6,7 +6,7 @@ import pytest
 
 from speedtrack.stats.changes import history
 from speedtrack.stats.changes.changepoint import Point
-from speedtrack.stats.changes.history import Replay, history_verdicts
+from speedtrack.stats.changes.history import SeriesReplay, history_verdicts
 
 
 def line(seed: int, steps: dict[int, float], n: int = 160, sigma: float = 0.015) -> list[Point]:
@@ -34,7 +34,7 @@ def test_noise_alone_has_next_to_no_verdict() -> None:
 
 def test_what_was_reported_stays_whatever_comes_later() -> None:
     points = line(3, {60: 1.1, 100: 0.9})
-    replay, reports = Replay(), []
+    replay, reports = SeriesReplay(), []
     for index, point in enumerate(points):
         reports.append(list(replay.push(index, point.values)))
     assert [len(report) for report in reports] == sorted(len(report) for report in reports)

@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from speedtrack.stats.changes.changepoint import Point, suspect_shifts
 from speedtrack.stats.changes.explain import smallest_visible_change
-from speedtrack.stats.changes.trials import MOST, TrialLine
+from speedtrack.stats.changes.trials import MOST, LevelTrials
 from speedtrack.stats.comparing.compare import ComparisonAnswer, settle_pairs
 from speedtrack.stats.noise.floor import CONFIRMING, pairs_to_confirm, standard_shift
 
@@ -25,12 +25,12 @@ def simulated(rng: Rng, of_runs: float, of_trials: float, trials: int, points: i
     return rng.normal(0, of_runs, (points, 1)) + rng.normal(0, of_trials, (points, trials))
 
 
-def line_of(samples: Array) -> TrialLine:
+def line_of(samples: Array) -> LevelTrials:
     """The line of simulated trials: medians, with the errors by their intervals: two order statistics, or the range."""
     trials, ordered = samples.shape[1], np.sort(samples, axis=1)
     cut = max(int(binom.ppf(0.025, trials, 0.5)) - 1, 0)
     error = (ordered[:, trials - 1 - cut] - ordered[:, cut]) / 2 / 1.96
-    return TrialLine(np.median(samples, axis=1).tolist(), error.tolist(), trials, EFFECT)
+    return LevelTrials(np.median(samples, axis=1).tolist(), error.tolist(), trials, EFFECT)
 
 
 @pytest.mark.parametrize(("of_runs", "of_trials"), [(0.0, 0.02), (0.003, 0.02), (0.02, 0.005)])
@@ -89,7 +89,7 @@ def test_fewest_is_the_first_that_shows_the_change_and_never_below_what_there_is
 
 @pytest.mark.parametrize("error", [math.nan, 0.0])
 def test_without_noise_within_runs_nothing_is_said(error: float) -> None:
-    line = TrialLine([0.0, 0.01] * 10, [error] * 20, 1, EFFECT)
+    line = LevelTrials([0.0, 0.01] * 10, [error] * 20, 1, EFFECT)
     assert (line.noise, line.visible(100), line.fewest(0.01)) == (None, math.inf, None)
 
 

@@ -24,7 +24,7 @@ from speedtrack.runs.models import Machine, MachineToken
 from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 from speedtrack.tests.upgrades.installation import CHANNEL, HOOK_SECRET, KEY, MACHINE_TOKEN, PASSWORD, PLACE
-from speedtrack.upkeep.backup import program, server_version
+from speedtrack.upkeep.pgprograms import program, server_version
 from speedtrack.web.tests.world import World, slowed
 
 DUMPS = Path(__file__).parent

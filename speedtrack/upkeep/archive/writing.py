@@ -24,7 +24,8 @@ from speedtrack.upkeep.archive.files import (
     columns_of,
 )
 from speedtrack.upkeep.archive.tables import PEOPLE, TABLES, Table
-from speedtrack.upkeep.backup import BackupError, complete_file
+from speedtrack.upkeep.backup import complete_file
+from speedtrack.upkeep.pgprograms import BackupError
 
 Progress = Callable[[str, int], None]  #: called with the name of a table, and the number of its rows so far
 TOLD_EVERY = 10_000  # rows

@@ -22,7 +22,7 @@ from speedtrack.accounts.logins import signup
 View = Callable[..., HttpResponse]
 
 
-class Login(LoginView):
+class LoginPage(LoginView):
     template_name = "web/login.html"
 
     def _redirect_to_pending_stage(self, request: HttpRequest, stage: Any) -> None:
@@ -62,7 +62,7 @@ def of_provider(view: View) -> View:
     return never_cache(answered)
 
 
-login = Login.as_view()
+login = LoginPage.as_view()
 github_login = require_http_methods(["GET", "HEAD", "POST"])(of_provider(github.oauth2_login))
 github_callback = require_safe(of_provider(github.oauth2_callback))
 openid_login = require_http_methods(["GET", "HEAD", "POST"])(of_provider(openid.login))

@@ -86,7 +86,7 @@ class TokenForm(forms.Form):
         self.fields["name"].widget.attrs["placeholder"] = "nightly results of the build farm"
 
 
-#: What the box of a scope says.
+#: The label of a scope's box.
 SCOPE_WORDS = {
     Scope.READ: "read what you may see",
     Scope.TRIAGE: "decide on alerts, annotate, mute",
@@ -110,13 +110,13 @@ def own_tokens(request: HttpRequest) -> HttpResponse:
     fields = form.cleaned_data
     scopes = [Scope(name) for name in fields["scopes"]]
     try:
-        done = accounts.add_token(
+        result = accounts.add_token(
             actor_of(request), user_of(request), fields["name"], scopes, fields["days"], fields["project"]
         )
     except tokens.TooManyTokens as e:
         form.add_error(None, f"Not made: {e}.")
         return tokens_page(request, form)
-    return tokens_page(request, TokenForm(user_of(request)), done.row, done.secret)
+    return tokens_page(request, TokenForm(user_of(request)), result.row, result.secret)
 
 
 def tokens_page(
@@ -192,7 +192,7 @@ def removed(request: HttpRequest, user: User) -> HttpResponse:
     """Delete the account of who asks for it. Raises AccountUnchanged."""
     if request.POST.get("name", "").strip() != user.username:
         raise people.AccountUnchanged(f"type {user.username}, exactly")
-    done = accounts.remove(actor_of(request), user)
+    result = accounts.remove(actor_of(request), user)
     logout(request)
-    messages.success(request, f"Your account is deleted. What you have decided and noted stays, by “{done.target}”.")
+    messages.success(request, f"Your account is deleted. What you have decided and noted stays, by “{result.target}”.")
     return redirect("home")

@@ -7,7 +7,7 @@ from django.urls import reverse
 from speedtrack.projects.models import Position, Project
 from speedtrack.runs.models import ACTIVE, Run, Status
 from speedtrack.runs.scheduling import standing
-from speedtrack.runs.scheduling.standing import Standing
+from speedtrack.runs.scheduling.standing import MachineStanding
 from speedtrack.web.scope import PageScope
 
 FEW = 100  # runs are counted up to here
@@ -83,6 +83,6 @@ def machine_step(project: Project) -> FirstStep:
     return FirstStep("waits", sentence, reverse("queue"), "The queue")
 
 
-def state_of(stands: Standing) -> str:
+def state_of(stands: MachineStanding) -> str:
     """What a machine that measures the project does now."""
     return stands.sentence or f"Machine {stands.machine} takes the first run when it comes to it."

@@ -30,7 +30,7 @@ PASSING = ("part", "why")  # keys of queries that open a part of a page
 MOST_COMMITS = 200  # of a plot, the newest of its range
 
 
-class Target(NamedTuple):
+class PageAddress(NamedTuple):
     """What an address of this site names."""
 
     name: str
@@ -55,12 +55,12 @@ class Target(NamedTuple):
         return reverse(self.name, kwargs=self.arguments) + (f"?{query.urlencode()}" if query else "")
 
 
-def target_of(text: str) -> Target:
+def target_of(text: str) -> PageAddress:
     """What can be pinned at this address. Raises Http404 for anything else."""
     try:
-        parts = urlsplit(text)
-        match = resolve(unquote(parts.path))
-        target = Target(match.url_name or "", match.kwargs, QueryDict(parts.query))
+        address = urlsplit(text)
+        match = resolve(unquote(address.path))
+        target = PageAddress(match.url_name or "", match.kwargs, QueryDict(address.query))
     except (Resolver404, ValueError):
         target = None
     if target is None or target.name not in LOADED or UNSTORABLE.search(unquote(text)):
@@ -81,7 +81,7 @@ class ShownPin:
     """A pin with what its page shows; ``problem``: a sentence instead, where there is nothing to show."""
 
     pin: Pin
-    target: Target | None
+    target: PageAddress | None
     chart: ChartOnBoard | None = None
     comparison: ComparisonReading | None = None
     problem: str = ""
@@ -106,16 +106,16 @@ class OwnBoard:
 
 
 def load(access: Access) -> OwnBoard:
-    """The board of the caller, who is logged in."""
+    """The board of the logged-in caller."""
     assert access.caller.user
     version = states.version_now()  # first: what changes meanwhile makes the page load it again
     rows = [(row, known_target(row.address)) for row in pins.pins_of(access.caller.user)]
     projects = Project.objects.filter(slug__in={target.slug for _, target in rows if target})
-    seen = set(access.among(projects, "pk").values_list("slug", flat=True))
-    return OwnBoard([shown_pin(row, target, seen, access) for row, target in rows], version)
+    visible_slugs = set(access.among(projects, "pk").values_list("slug", flat=True))
+    return OwnBoard([shown_pin(row, target, visible_slugs, access) for row, target in rows], version)
 
 
-def known_target(address: str) -> Target | None:
+def known_target(address: str) -> PageAddress | None:
     """What a stored address names; None if a later version of the pages has no such address."""
     try:
         return target_of(address)
@@ -123,11 +123,11 @@ def known_target(address: str) -> Target | None:
         return None
 
 
-def shown_pin(row: Pin, target: Target | None, seen: set[str], access: Access) -> ShownPin:
+def shown_pin(row: Pin, target: PageAddress | None, visible_slugs: set[str], access: Access) -> ShownPin:
     """The pin with what the caller may see now."""
     if target is None:
         return ShownPin(row, target, problem=f"There is no page {row.address} any more.")
-    if target.slug not in seen:
+    if target.slug not in visible_slugs:
         absent = f"The project {target.slug} was deleted, or it is private now and you are not a member."
         return ShownPin(row, target, problem=absent)
     try:
@@ -136,7 +136,7 @@ def shown_pin(row: Pin, target: Target | None, seen: set[str], access: Access) -
         return ShownPin(row, target, problem=str(e))
 
 
-def chart_of(target: Target, access: Access) -> dict[str, Any]:
+def chart_of(target: PageAddress, access: Access) -> dict[str, Any]:
     view = view_of(**target.arguments, query=target.query).newest(MOST_COMMITS)
     lines = columns([series.pk for series in view.series], view.branch, view.first, view.last)
     if not lines:
@@ -160,10 +160,10 @@ def plotted(point: Any, view: View) -> PlottedChange:
     return PlottedChange.of(point.place - view.first, mark, view.scope.metric)
 
 
-def comparison_of(target: Target, access: Access) -> dict[str, Any]:
+def comparison_of(target: PageAddress, access: Access) -> dict[str, Any]:
     sides = sides_asked(target.slug, target.query, access)
     return {"comparison": read(sides)} if sides else {"problem": "Nothing can be compared yet."}
 
 
 #: name of an address that can be pinned -> what a pin of it shows
-LOADED: dict[str, Callable[[Target, Access], dict[str, Any]]] = {"timeline": chart_of, "compare": comparison_of}
+LOADED: dict[str, Callable[[PageAddress, Access], dict[str, Any]]] = {"timeline": chart_of, "compare": comparison_of}

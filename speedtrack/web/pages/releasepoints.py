@@ -214,8 +214,8 @@ def last_pair(releases: Sequence[MeasuredRelease], subject: ReleaseSubject) -> R
 
 def pair_of_first(releases: Sequence[MeasuredRelease], subject: ReleaseSubject) -> ReleasePair | None:
     """The first of these releases and the newest one before it that shares a series with it."""
-    new, *others = releases
-    pairs = (ReleasePair(subject, old.compared, new.compared) for old in others)
+    new, *older = releases
+    pairs = (ReleasePair(subject, old.compared, new.compared) for old in older)
     return next((pair for pair in pairs if pair.sides), None)
 
 

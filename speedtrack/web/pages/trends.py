@@ -157,10 +157,10 @@ def trends_of(
     """
     first, columns = max(0, head - WINDOW + 1), np.argsort(commits)
     of_series, of_commit, attempt, value = map(array_of, points)
-    place = np.array(numbers)[columns[np.searchsorted(commits, of_commit, sorter=columns)]] - first
+    columns_of_values = np.array(numbers)[columns[np.searchsorted(commits, of_commit, sorter=columns)]] - first
     order = np.argsort(attempt, kind="stable")
     lines = np.full((len(series), head - first + 1), np.nan)
-    lines[np.searchsorted(series, of_series)[order], place[order]] = value[order]
+    lines[np.searchsorted(series, of_series)[order], columns_of_values[order]] = value[order]
     commit_at = {number - first: commit for commit, number in zip(commits, numbers, strict=True)}
     is_measured = ~np.isnan(lines)
     newest = lines.shape[1] - 1 - is_measured[:, ::-1].argmax(axis=1)

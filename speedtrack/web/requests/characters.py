@@ -1,6 +1,6 @@
 """Refuse requests with characters that PostgreSQL cannot store in text, before a view looks them up or stores them.
 
-``runs/documents.py`` checks the documents of runners.
+``runs/documentfields.py`` checks the documents of runners.
 """
 
 from collections.abc import Callable, Iterable

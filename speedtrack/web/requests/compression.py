@@ -59,8 +59,8 @@ def compress_fast(request: HttpRequest, response: HttpResponseBase) -> HttpRespo
 def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     stream = zlib.compressobj(level=1, wbits=GZIP)
     for piece in pieces:
-        if part := stream.compress(piece):
-            yield part
+        if output := stream.compress(piece):
+            yield output
     yield stream.flush()
 
 
@@ -78,7 +78,7 @@ def may_compress(request: HttpRequest, response: HttpResponseBase) -> bool:
 
 
 def has_secret(request: HttpRequest, response: HttpResponseBase) -> bool:
-    """Return whether a page shows a secret: its view says ``no-store`` then, or its address has a token."""
+    """Return whether a page shows a secret: its view sets ``no-store``, or its address has a token."""
     match = request.resolver_match
     is_kept = "no-store" not in response.headers.get("Cache-Control", "")
     return not is_kept or match is None or not SECRET_ARGUMENTS.isdisjoint(match.kwargs)

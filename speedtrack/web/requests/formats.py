@@ -71,7 +71,7 @@ def csv_pieces(lines: Iterator[str]) -> Iterator[str]:
         yield "\r\n".join([*batch, ""])
 
 
-class Lines(list[str]):
+class CsvLines(list[str]):
     """A file that has an element for each line that a writer of CSV writes to it."""
 
     write = list[str].append
@@ -85,7 +85,7 @@ def csv_text(values: Iterable[Any]) -> str:
 
 def csv_texts(rows: Iterable[Iterable[Any]]) -> list[str]:
     """Each row as a part of a line of CSV: a writer for each would take longer than the rows."""
-    lines = Lines()
+    lines = CsvLines()
     csv.writer(lines).writerows(("", *values) for values in rows)  # a cell that is empty and alone would be quoted
     return [line[1:-2] for line in lines]
 

@@ -31,28 +31,28 @@ def perform(
     Return None if it was a preview, or refused: then the message begins with ``otherwise``.
     """
     try:
-        done = verb(actor_of(request), *inputs, **fields)
+        result = verb(actor_of(request), *inputs, **fields)
     except REFUSED as e:
         messages.error(request, f"{otherwise}: {e}.")
         return None
-    tell(request, done)
-    return None if done.outlook else done
+    tell(request, result)
+    return None if result.outlook else result
 
 
-def tell(request: HttpRequest, done: Done) -> None:
+def tell(request: HttpRequest, result: Done) -> None:
     """Show what was done, or would be."""
-    if done.outlook:
-        messages.info(request, "; ".join(line.removesuffix(".") for line in done.outlook.lines) + ".")
+    if result.outlook:
+        messages.info(request, "; ".join(line.removesuffix(".") for line in result.outlook.lines) + ".")
         return
-    show = messages.success if done.is_change else messages.info
-    show(request, f"{done.sentence[:1].upper()}{done.sentence[1:]}.", undo_of(done))
+    show = messages.success if result.is_change else messages.info
+    show(request, f"{result.sentence[:1].upper()}{result.sentence[1:]}.", undo_of(result))
 
 
-def undo_of(done: Done) -> str:
+def undo_of(result: Done) -> str:
     """``alert:status:assignee``, by which a message can take back that somebody was assigned; else empty."""
-    (was, status), (former, person) = (done.changes.get(name, (None, None)) for name in ("status", "assignee"))
-    is_assignment = isinstance(done.row, Alert) and was == status and former != person
-    return f"{UNDO}{done.row.pk}:{status}:{former or ''}" if is_assignment else ""
+    (was, status), (former, person) = (result.changes.get(name, (None, None)) for name in ("status", "assignee"))
+    is_assignment = isinstance(result.row, Alert) and was == status and former != person
+    return f"{UNDO}{result.row.pk}:{status}:{former or ''}" if is_assignment else ""
 
 
 def way_back(request: HttpRequest, default: str) -> str:

@@ -33,8 +33,8 @@ def add_annotation(request: HttpRequest, slug: str | None) -> HttpResponse:
     form = AnnotationForm(project, request.POST, {}, permit_of(request).operate)
     if form.is_valid():
         where = None if form.cleaned_data.get("everywhere") else project
-        if done := perform(request, triage.annotate, where, **form.inputs()):
-            return go_back(done.row)
+        if result := perform(request, triage.annotate, where, **form.inputs()):
+            return go_back(result.row)
     return render(request, "web/annotations.html", {"project": project, "page": page.load(project), "form": form})
 
 

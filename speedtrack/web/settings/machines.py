@@ -48,18 +48,18 @@ def list_machines(request: HttpRequest) -> HttpResponse:
         return machines_page(request)
     name, pool = (request.POST.get(field, "").strip() for field in ("name", "pool"))
     is_token = request.POST.get("how") == "token"
-    done = perform(request, machines.add if is_token else machines.make_code, name, pool, otherwise="Not added")
-    if done is None:
+    result = perform(request, machines.add if is_token else machines.make_code, name, pool, otherwise="Not added")
+    if result is None:
         return machines_page(request, name, pool)
     if is_token:
-        return machines_page(request, token=NewToken(name, done.secret, settings.URL))
-    return machines_page(request, code=NewCode(name, done.secret, settings.URL))
+        return machines_page(request, token=NewToken(name, result.secret, settings.URL))
+    return machines_page(request, code=NewCode(name, result.secret, settings.URL))
 
 
 def machines_page(
     request: HttpRequest, name: str = "", pool: str = "", token: NewToken | None = None, code: NewCode | None = None
 ) -> HttpResponse:
-    """``name``, ``pool``: what was entered. ``token``, ``code``: in this answer only, in no session and no message."""
+    """``name``, ``pool``: as entered. ``token``, ``code``: in this answer only, in no session and no message."""
     context = {
         "machines": queue_page.counted_work(access_of(request)),
         "name": name,
@@ -90,10 +90,10 @@ def return_to_service(request: HttpRequest, name: str) -> HttpResponse:
 
 def token_page(request: HttpRequest, machine: Machine, verb: Callable[..., Done]) -> HttpResponse:
     """Do what gives a machine a token, and show this; without one, the machine's page."""
-    done = perform(request, verb, machine)
-    if done is None or not done.secret:
+    result = perform(request, verb, machine)
+    if result is None or not result.secret:
         return redirect("machine", name=machine.name)
-    return machines_page(request, token=NewToken(machine.name, done.secret, settings.URL))
+    return machines_page(request, token=NewToken(machine.name, result.secret, settings.URL))
 
 
 @require_POST
@@ -111,7 +111,7 @@ def act_on_machine(request: HttpRequest, name: str, action: str) -> HttpResponse
 
 
 def still_entered(request: HttpRequest, name: str) -> HttpResponse:
-    """The page of a machine, its forms with what was entered: nothing of it was done yet."""
+    """The page of a machine, its forms with the entered values, none of which is stored yet."""
     page = machine_page.load(name, access_of(request))
     if "windows" in request.POST:
         shares = [share._replace(entered=request.POST.get(f"share-{share.kind}", "")) for share in page.shares]

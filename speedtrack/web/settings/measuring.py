@@ -24,8 +24,8 @@ def measure(request: HttpRequest, slug: str) -> HttpResponse:
     if form.is_valid():
         commit_range = form.asked()
         select = partial(selection_of, commit_range)
-        done = perform(request, runs.queue, project, select, commit_range.expression, otherwise="Nothing was queued")
-        if done:
+        result = perform(request, runs.queue, project, select, commit_range.expression, otherwise="Nothing was queued")
+        if result:
             return redirect("queue")
     return render(request, "web/measure.html", {"project": project, "form": form})
 

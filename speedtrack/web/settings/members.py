@@ -65,11 +65,11 @@ ACTIONS: dict[str, Callable[[Actor, Membership, QueryDict], Done]] = {"change": 
 def make_invitation(request: HttpRequest, slug: str) -> HttpResponse:
     """Make an invitation, and show its link in the answer: it is stored in no session or message."""
     project = scope.project_or_404(slug)
-    done = perform(request, requested_invitation, project, request.POST, otherwise="Not made")
-    if done is None:
+    result = perform(request, requested_invitation, project, request.POST, otherwise="Not made")
+    if result is None:
         return redirect("members", slug=slug)
-    link = request.build_absolute_uri(reverse("invitation", args=[done.secret]))
-    return members_page(request, project, done.row, link)
+    link = request.build_absolute_uri(reverse("invitation", args=[result.secret]))
+    return members_page(request, project, result.row, link)
 
 
 def requested_invitation(actor: Actor, project: Project, form: QueryDict) -> Done:

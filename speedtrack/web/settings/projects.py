@@ -1,4 +1,4 @@
-"""Track a repository, and change, untrack and track again what is tracked."""
+"""Track a repository, change its settings, untrack it and track it again."""
 
 from collections.abc import Callable
 
@@ -54,10 +54,10 @@ def tracked_page(request: HttpRequest, project: Project) -> HttpResponse:
 
 def track_or_preview(request: HttpRequest, tracking_request: TrackingRequest) -> Project | None:
     """Begin to track a repository; or show what that would queue, and return nothing. Raises as ``projects.track``."""
-    done = projects.track(actor_of(request), tracking_request)
-    if done.outlook:
-        tell(request, done)
-    project: Project | None = done.row
+    result = projects.track(actor_of(request), tracking_request)
+    if result.outlook:
+        tell(request, result)
+    project: Project | None = result.row
     return project
 
 
@@ -94,7 +94,7 @@ def project_settings(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def settings_page(request: HttpRequest, project: Project, form: ProjectForm, **additions: object) -> HttpResponse:
-    """``additions``: the ``access`` form; the ``secret``, shown this once; what was ``entered`` to replace it."""
+    """``additions``: the ``access`` form; the ``secret``, shown this once; the ``entered`` replacement."""
     context = {"project": project, "form": form, "page": page.load(project), "access": AccessForm(None)} | additions
     response = render(request, "web/project_settings.html", context)
     response["Cache-Control"] = "no-store"
@@ -108,24 +108,24 @@ def rotate_secret(request: HttpRequest, slug: str) -> HttpResponse:
     Or say what that would change.
     """
     project = scope.project_or_404(slug)
-    given = request.POST.get("given", "").strip()
-    done = perform(
-        request, lambda actor: confirmed_rotation(actor, project, given, request.POST), otherwise="Not changed"
+    entered_secret = request.POST.get("given", "").strip()
+    result = perform(
+        request, lambda actor: confirmed_rotation(actor, project, entered_secret, request.POST), otherwise="Not changed"
     )
-    if done is None:
+    if result is None:
         return settings_page(request, project, ProjectForm(project, None), entered=request.POST)
-    if given:
+    if entered_secret:
         return redirect("project-settings", slug=slug)
-    return settings_page(request, project, ProjectForm(project, None), secret=done.secret)
+    return settings_page(request, project, ProjectForm(project, None), secret=result.secret)
 
 
-def confirmed_rotation(actor: Actor, project: Project, given: str, form: QueryDict) -> Done:
+def confirmed_rotation(actor: Actor, project: Project, entered_secret: str, form: QueryDict) -> Done:
     days = form.get("days", str(hooks.FORMER_DAYS))
     if not is_sure(form):
         raise BadInput("confirm that the forge gets the new secret while the former one is valid")
     if not (days.isascii() and days.isdecimal() and len(days) < 5):
         raise BadInput("give a number of days")
-    return projects.rotate_secret(actor, project, int(days), given)
+    return projects.rotate_secret(actor, project, int(days), entered_secret)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -67,8 +67,8 @@ def save(request: HttpRequest, page: SuitePage) -> HttpResponse:
         messages.error(request, "Not saved: the mistakes are listed below.")
         return editor(request, page)
     name = page.name or parse_suite(page.text, "").name
-    seen = page.seen or suiteedits.version_of(name)
-    if perform(request, suites.save, name, page.text, seen, otherwise="Not saved"):
+    version = page.seen or suiteedits.version_of(name)
+    if perform(request, suites.save, name, page.text, version, otherwise="Not saved"):
         return redirect("suite", name=name)
     return editor(request, page)
 

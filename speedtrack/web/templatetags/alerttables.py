@@ -21,7 +21,7 @@ from speedtrack.web.drawing.small.excerpts import Excerpt
 from speedtrack.web.drawing.small.plots import Forest, Whisker
 from speedtrack.web.drawing.small.strips import ChangeStrip, SideStrips
 from speedtrack.web.forges import forge_of
-from speedtrack.web.pages.alerting.alert import AlertPage, Evidence
+from speedtrack.web.pages.alerting.alert import AlertPage, ChangeEvidence
 from speedtrack.web.pages.alerting.alerts import ListedAlert
 from speedtrack.web.templatetags.show import ago, explained
 from speedtrack.web.templatetags.tables import join
@@ -143,8 +143,8 @@ def pair_rows(pairs: Sequence[tuple[float, float]], metric: Metric) -> SafeStrin
 def patch_lines(lines: Sequence[tuple[str, str]]) -> SafeString:
     """The lines of a hunk, each with its sign, as git shows them: added and removed ones are marked up as such."""
     rows = ((SIGNED.get(sign, "span"), sign, plain(line)) for sign, line in lines)
-    marked = format_html_join("", "<{0}>{1}{2}\n</{0}>", rows)
-    return format_html('<pre class="patch" tabindex="0"><code>{}</code></pre>', marked)
+    marked_lines = format_html_join("", "<{0}>{1}{2}\n</{0}>", rows)
+    return format_html('<pre class="patch" tabindex="0"><code>{}</code></pre>', marked_lines)
 
 
 @register.simple_tag
@@ -170,7 +170,7 @@ def evidence_rows(page: AlertPage) -> SafeString:
     return join(evidence_row(alert.project, around, page.forest, evidence) for evidence in page.evidence)
 
 
-def evidence_row(project: Project, around: dict[str, str], forest: Forest, evidence: Evidence) -> SafeString:
+def evidence_row(project: Project, around: dict[str, str], forest: Forest, evidence: ChangeEvidence) -> SafeString:
     cp = evidence.change_point
     query = urlencode({**around, "machine": cp.series.machine.name}, quote_via=quote)
     return format_html(

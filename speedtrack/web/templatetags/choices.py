@@ -55,5 +55,5 @@ def benchmark_ticks(choices: Iterable[PairedChoice | BenchmarkChoice]) -> SafeSt
     )
 
 
-def joined(parts: Iterable[str]) -> SafeString:
-    return mark_safe("".join(parts))  # noqa: S308 (escaped there)
+def joined(options: Iterable[str]) -> SafeString:
+    return mark_safe("".join(options))  # noqa: S308 (escaped there)

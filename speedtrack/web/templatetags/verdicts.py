@@ -8,7 +8,7 @@ from speedtrack.alerts.headlines import DirectionSummary
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.judging.totals import Total
-from speedtrack.judging.verdicts import Change, look_of_change, sign_of_change, way_of
+from speedtrack.judging.verdicts import JudgedChange, look_of_change, sign_of_change, way_of
 from speedtrack.web.pages.timeline.points import ShownChange
 
 register = template.Library()
@@ -17,7 +17,7 @@ register.filter("way", way_of)
 
 
 @register.filter
-def sign(change: Change | DirectionSummary | Alert) -> str:
+def sign(change: JudgedChange | DirectionSummary | Alert) -> str:
     return sign_of_change(change.is_slowdown)
 
 

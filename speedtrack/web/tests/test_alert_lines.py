@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.core.mail import EmailMultiAlternatives
 from django.test import Client
 
-from speedtrack.alerts.hunks.findings import HunkFinding, State, TriedHunk
+from speedtrack.alerts.hunks.findings import HunkFinding, HunkState, TriedHunk
 from speedtrack.alerts.hunks.trials import facts_of
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.pairs.counts import FunctionCost, FunctionTable
@@ -212,7 +212,7 @@ def found(benchmark: str, pieces: Sequence[Hunk], named: int) -> HunkFinding:
         for at, piece in enumerate(pieces)
     ]
     others = tuple(hunk for hunk in tried if not hunk.is_named)
-    return HunkFinding(benchmark, State.FOUND, "", 9.0, 9.0, (tried[named],), others, len(pieces), 3, 24)
+    return HunkFinding(benchmark, HunkState.FOUND, "", 9.0, 9.0, (tried[named],), others, len(pieces), 3, 24)
 
 
 def test_copies_of_a_function_are_one_and_names_are_those_of_the_source() -> None:

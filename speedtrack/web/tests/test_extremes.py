@@ -12,7 +12,8 @@ from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.metrics import METRICS, Direction
-from speedtrack.runs.documents import EARLIEST, LARGEST, LARGEST_INTEGER, LARGEST_SIZE, LONGEST_S, SMALLEST, LogPiece
+from speedtrack.runs.documentfields import EARLIEST, LARGEST, LARGEST_INTEGER, LARGEST_SIZE, LONGEST_S, SMALLEST
+from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import profiles, results

@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.runs.documents import Failure
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.models import Measurement
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests import byhand
@@ -128,7 +128,7 @@ def test_a_rung_that_failed_has_its_cause_below_the_table(client: Client, kvd: W
         values = [speed(run.commit.sha, name, trial) for trial in range(5)]
         results.accept_result(run.machine, run.pk, builders.result(run, name, run.commit, values))
     error = "1 of 4 benchmarks failed: get-ladder.1000: the server refused: max number of clients reached"
-    queue.fail(run.machine, run.pk, Failure(token=run.lease_token, kind="permanent", error=error))
+    queue.fail(run.machine, run.pk, FailureReport(token=run.lease_token, kind="permanent", error=error))
 
     page = html_of(client.get(f"{PAGE}&line=kvd@1.1.0"))
     assert f'<a href="/runs/{run.pk}/">run {run.pk}</a> failed: {error}' in page
@@ -233,7 +233,7 @@ def test_why_a_rung_is_missing_is_said_of_the_newest_environment_alone(
     values = [speed(run.commit.sha, "get-ladder.10", trial) for trial in range(5)]
     results.accept_result(run.machine, run.pk, builders.result(run, "get-ladder.10", run.commit, values))
     error = "3 of 4 benchmarks failed: the server went away"
-    queue.fail(run.machine, run.pk, Failure(token=run.lease_token, kind="permanent", error=error))
+    queue.fail(run.machine, run.pk, FailureReport(token=run.lease_token, kind="permanent", error=error))
     for address in (PAGE, f"{PAGE}&environments=each"):
         assert html_of(client.get(address)).count(error) == 1
     newest, older = values_of(client, f"{PAGE}&environments=each")["lines"]
@@ -346,7 +346,7 @@ def test_releases_are_a_line_and_what_does_not_build_is_shown_as_such(client: Cl
     run = queue.claim(kvd.machines[0])
     assert run and run.commit.sha == kvd.shas[1]
     builders.send_build(run, run.commit, succeeded=False)
-    failure = Failure(token=run.lease_token, kind="permanent", error="build failed: make exited with code 2")
+    failure = FailureReport(token=run.lease_token, kind="permanent", error="build failed: make exited with code 2")
     queue.fail(kvd.machines[0], run.pk, failure)
     builders.work(kvd.machines[0], speed)
     page = html_of(client.get("/p/kvd/releases/?benchmark=set-p1"))

@@ -16,7 +16,7 @@ from django.test import Client
 from rich.console import Console
 
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
-from speedtrack.ground.observing.logs import LineFormatter
+from speedtrack.ground.observing.logs import PlainLineFormatter
 from speedtrack.ground.texts.text import plain, plain_json, plain_values
 from speedtrack.notices import mail as mails
 from speedtrack.notices.models import Outbox
@@ -149,9 +149,9 @@ def test_the_demonstration_prints_none(marked: tuple[World, Alert]) -> None:
 
 
 def test_logs_hold_none() -> None:
-    assert LOGGING["formatters"]["line"]["()"] is LineFormatter
+    assert LOGGING["formatters"]["line"]["()"] is PlainLineFormatter
     record = logging.LogRecord("git", logging.WARNING, "", 0, "remote: %s", (f"said {MARKS}",), None)
-    assert LineFormatter("{message}", style="{").format(record) == "remote: said "
+    assert PlainLineFormatter("{message}", style="{").format(record) == "remote: said "
 
 
 @pytest.mark.parametrize("text", ["", 'Ä quoted "word" and \\ a backslash \\u001b\n', f"odd {MARKS}", "\x1b[1mx", "\r"])

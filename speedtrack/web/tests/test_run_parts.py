@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from speedtrack.accounts.access import ANYBODY, Access
-from speedtrack.runs.documents import Failure
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.models import Run, Status
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import results
@@ -39,7 +39,7 @@ def measured_now(world: World, flags: dict[int, list[str]], orders: list[int]) -
     )
     results.accept_result(run.machine, run.pk, document)
     queue.fail(
-        run.machine, run.pk, Failure(token=run.lease_token, kind="permanent", error="1 of 2 benchmarks failed: x")
+        run.machine, run.pk, FailureReport(token=run.lease_token, kind="permanent", error="1 of 2 benchmarks failed: x")
     )
     return run
 

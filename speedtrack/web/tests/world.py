@@ -21,7 +21,7 @@ from speedtrack.alerts.models import Alert
 from speedtrack.alerts.settling import confirm
 from speedtrack.alerts.triage import muting
 from speedtrack.projects.models import Annotation, Commit, Project
-from speedtrack.runs.documents import Failure
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.queue import queue
@@ -77,7 +77,7 @@ class World:
         run = queue.claim(self.machines[0])
         assert run
         builders.send_build(run, run.commit, succeeded=False)
-        queue.fail(self.machines[0], run.pk, Failure(token=run.lease_token, kind="permanent", error=error))
+        queue.fail(self.machines[0], run.pk, FailureReport(token=run.lease_token, kind="permanent", error=error))
         return run
 
 

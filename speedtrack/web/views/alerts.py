@@ -59,29 +59,33 @@ def decide_alerts(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return redirect("all-alerts")
     selections = [f"{selection}::".split(":")[:3] for selection in request.POST.getlist("alert")[:MOST_DECIDED]]
-    seen = {int(pk): (status, former) for pk, status, former in selections if pk.isdecimal() and len(pk) < 19}
-    if not seen:
+    seen_states = {int(pk): (status, former) for pk, status, former in selections if pk.isdecimal() and len(pk) < 19}
+    if not seen_states:
         messages.error(request, "No alert is selected: tick some, or press x on a row.")
         return redirect(back)
     comment, action = request.POST.get("note", "")[:NOTE_LENGTH], request.POST.get("action", "")
-    alerts_seen = access_of(request).among(Alert.objects.filter(pk__in=seen)).select_related("project", "assignee")
-    for pk in sorted(seen.keys() - {alert.pk for alert in alerts_seen}):
+    alerts_seen = (
+        access_of(request).among(Alert.objects.filter(pk__in=seen_states)).select_related("project", "assignee")
+    )
+    for pk in sorted(seen_states.keys() - {alert.pk for alert in alerts_seen}):
         messages.error(request, f"Not saved, alert {pk}: it does not exist any more.")
-    answers = [decide_alert(request, alert, *seen[alert.pk], action, comment) for alert in alerts_seen]
-    changed = [done for done in answers if done and done.is_change]
-    if changed:
-        undo = "" if action == "undo" else " ".join(filter(None, map(undo_of, changed)))
-        messages.success(request, f"Saved: {len(changed)} alert{'' if len(changed) == 1 else 's'}.", undo)
-    if same := sum(done is not None and not done.is_change for done in answers):
+    answers = [decide_alert(request, alert, *seen_states[alert.pk], action, comment) for alert in alerts_seen]
+    changes = [result for result in answers if result and result.is_change]
+    if changes:
+        undo = "" if action == "undo" else " ".join(filter(None, map(undo_of, changes)))
+        messages.success(request, f"Saved: {len(changes)} alert{'' if len(changes) == 1 else 's'}.", undo)
+    if same := sum(result is not None and not result.is_change for result in answers):
         messages.info(request, f"{same} had that already.")
     return redirect(back)
 
 
-def decide_alert(request: HttpRequest, alert: Alert, seen: str, former: str, action: str, comment: str) -> Done | None:
+def decide_alert(
+    request: HttpRequest, alert: Alert, seen_status: str, former: str, action: str, comment: str
+) -> Done | None:
     """Decide on one of several alerts; None if it was refused. ``former``: who gets it back by the action ``undo``."""
     inputs = {"assignee": former} if action == "undo" else {"status": action}
     try:
-        return triage.decide(actor_of(request), alert, seen, note=comment, **inputs)
+        return triage.decide(actor_of(request), alert, seen_status, note=comment, **inputs)
     except (*REFUSED, Refused) as e:
         messages.error(request, f"Not saved, alert {alert.pk}: {e}.")
         return None

@@ -27,8 +27,8 @@ def begin(request: HttpRequest, slug: str) -> HttpResponse:
     def verb(actor: Actor) -> Done:
         return runs.begin_bisection(actor, project, bisection_page.read_form(project, request.POST).begin)
 
-    if done := perform(request, verb, otherwise="Nothing was queued"):
-        return redirect("bisection", pk=done.row.pk)
+    if result := perform(request, verb, otherwise="Nothing was queued"):
+        return redirect("bisection", pk=result.row.pk)
     if request.POST.get("preview"):
         return redirect(f"{request.path}?{bisection_page.preset_by(request.POST).urlencode()}")
     return redirect("bisect", slug=slug)

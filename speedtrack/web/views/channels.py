@@ -160,8 +160,8 @@ def add_channel(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def change_channel(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     channel = channel_or_404(slug, pk)
-    kept = ("name", "place", "improvements", "former_document")
-    offered = {field: getattr(channel, field) for field in kept}
+    kept_fields = ("name", "place", "improvements", "former_document")
+    offered = {field: getattr(channel, field) for field in kept_fields}
     form = ChannelForm(channel.kind, True, request.POST or None, offered)
     save = partial(channels.change, actor_of(request), channel, fields=", ".join(form.changed_data))
     if save_entry(request, form, save):

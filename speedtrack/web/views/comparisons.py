@@ -61,8 +61,8 @@ def compare_measure(request: HttpRequest, slug: str) -> HttpResponse:
     """Queue what the page offers: pairs of both sides, or a side that was not measured. GET: back to the page."""
     if request.method == "POST":
         try:
-            for done in asked_for(request, slug):
-                messages.success(request, sentence_of(done))
+            for result in asked_for(request, slug):
+                messages.success(request, sentence_of(result))
         except (NotMeasurable, DefinitionError, Refused) as e:
             messages.error(request, f"Nothing was queued: {e}.")
     return redirect(f"{reverse('compare', args=[slug])}?{request.GET.urlencode()}")
@@ -96,10 +96,10 @@ def measure_side(actor: Actor, side: ComparedSide, machine_id: int | None = None
     return runs.measure_again(actor, side.project, partial(measuring.measure_commit, side.commit, machine_id))
 
 
-def sentence_of(done: Done) -> str:
-    """A sentence: what was queued, and about when it will be done."""
-    run: Run = done.row
-    opening = f"{done.sentence[:1].upper()}{done.sentence[1:]}"
+def sentence_of(result: Done) -> str:
+    """A sentence: the queued runs, and about when they will be done."""
+    run: Run = result.row
+    opening = f"{result.sentence[:1].upper()}{result.sentence[1:]}"
     stands = standing.of_machine(run.machine)
     if not stands.may_be_estimated:
         return f"{opening}. {stands.sentence}"
@@ -113,15 +113,15 @@ def sentence_of(done: Done) -> str:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def list_tries(request: HttpRequest, slug: str) -> HttpResponse:
-    """Measure a patch or a branch in pairs, or say what that would queue. What was entered stays in the form."""
+    """Measure a patch or a branch in pairs, or show what that would queue. The form keeps the entered values."""
     project = scope.project_or_404(slug)
     form = tries.TryForm(project, request.POST or None, request.GET.dict())
     if form.is_valid():
         order = form.asked()
         verb = runs.try_patch if order.patch else runs.compare
-        done = perform(request, verb, project, order, otherwise="Nothing was queued")
-        if done:
-            return redirect("try", slug=slug, number=done.row.pk)
+        result = perform(request, verb, project, order, otherwise="Nothing was queued")
+        if result:
+            return redirect("try", slug=slug, number=result.row.pk)
     context = {"project": project, "form": form, "tries": tries.newest(project)}
     return render(request, "web/tries.html", context)
 

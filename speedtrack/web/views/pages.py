@@ -133,9 +133,11 @@ def alert_values(request: HttpRequest, pk: int) -> HttpResponse:
 
 def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
     """Save a person's decision on an alert."""
-    seen, status, assignee, comment = (request.POST.get(key, "") for key in ("seen", "status", "assignee", "note"))
+    seen_status, status, assignee, comment = (
+        request.POST.get(key, "") for key in ("seen", "status", "assignee", "note")
+    )
     fields = {"assignee": assignee, "note": comment[:NOTE_LENGTH]}
-    perform(request, triage.decide, alert_page.alert_or_404(pk), seen, status, **fields, otherwise="Not saved")
+    perform(request, triage.decide, alert_page.alert_or_404(pk), seen_status, status, **fields, otherwise="Not saved")
     return redirect("alert", pk=pk)
 
 

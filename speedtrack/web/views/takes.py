@@ -66,17 +66,17 @@ class Slider:
 
     @classmethod
     def of(cls, document: TakesDocument, percent: str) -> "Slider":
-        """It stands at the change nearest to so many percent; without a number, at half of what is seen now."""
+        """It stands at the change nearest to so many percent; without a number, at half of the smallest visible one."""
         sizes = [take.see for take in document.takes]
         try:
-            wanted = float(percent) / 100
+            target = float(percent) / 100
         except ValueError:
-            wanted = math.nan
-        wanted = wanted if math.isfinite(wanted) else document.smallest / 2
-        chosen = min(document.takes, key=lambda take: abs(take.see - wanted))
+            target = math.nan
+        target = target if math.isfinite(target) else document.smallest / 2
+        nearest = min(document.takes, key=lambda take: abs(take.see - target))
         step = sizes[0] - sizes[1] if len(sizes) > 1 else 1.0
         least, most, step = (round(100 * number, 4) for number in (sizes[-1], sizes[0], step))
-        return cls(least, most, step, chosen)
+        return cls(least, most, step, nearest)
 
     @property
     def value(self) -> float:

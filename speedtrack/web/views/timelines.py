@@ -124,7 +124,7 @@ def timeline_why(request: HttpRequest, slug: str, benchmark: str, metric: str) -
     """Why a commit of a line raised no suspicion, or why it did; without ``commit`` the newest that was measured."""
     view, sha = lines_of(slug, benchmark, metric, request.GET), request.GET.get("commit")
     machine = view.series[-1].machine_id if view.series else None
-    series = [one for one in view.series if one.machine_id == machine]
+    series = [row for row in view.series if row.machine_id == machine]
     number = newest_position(view.branch, series) if sha is None else position_of(view.branch, sha)
     document = why_document(series, view.branch, number)
     if document is None:

@@ -6,6 +6,7 @@ pub mod duel;
 pub mod null_server;
 pub mod ping_server;
 pub mod shape;
+pub mod terminal;
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -18,16 +18,15 @@ from speedtrack.api.v1.serving.writing import CREATED, OK, Answer, write
 from speedtrack.operations import triage
 from speedtrack.reports.alerts import (
     ALERTS,
-    CHANGES,
     JOINED,
     AlertDecision,
     AlertDetails,
     AlertDocument,
-    ChangePointDocument,
     MuteDocument,
     MuteOrder,
     known_alerts,
 )
+from speedtrack.reports.changes import CHANGES, ChangePointDocument
 from speedtrack.reports.common import Id, Time
 
 router = Router(tags=["Alerts"])

@@ -78,8 +78,8 @@ def begin_bisection(request: ApiRequest, slug: str, order: BisectionOrder) -> An
     and about how long the whole search would take.
     """
     project, actor = project_or_404(request, slug), actor_of(request, order)
-    done = runs.begin_bisection(actor, project, partial(begin, project, order))
-    return (OK, Outcome.of(done.outlook)) if done.outlook else (CREATED, BisectionDocument.of(done.row))
+    result = runs.begin_bisection(actor, project, partial(begin, project, order))
+    return (OK, Outcome.of(result.outlook)) if result.outlook else (CREATED, BisectionDocument.of(result.row))
 
 
 def begin(project: Project, order: BisectionOrder, user: User | None) -> Bisection:

@@ -28,7 +28,7 @@ from speedtrack.runs.models import Import
 router = Router(tags=["Results from outside"])
 
 GO = base64.b64encode(b"BenchmarkGet-2 1000 812 ns/op\n").decode()
-Words = Annotated[
+StatedFacts = Annotated[
     dict[Annotated[Sent, Field(max_length=100)], Annotated[Sent, Field(max_length=200)]], Field(max_length=50)
 ]
 
@@ -48,9 +48,9 @@ class FileOrder(Order):
         "", max_length=250, description="a commit id, branch or tag, for files that name none", examples=["main"]
     )
     machine: Sent = Field("", max_length=50, description="for files that name none", examples=["ci"])
-    environment: Words = Field({}, description="what else affects the values, such as `compiler`")
+    environment: StatedFacts = Field({}, description="what else affects the values, such as `compiler`")
     measured_at: Time | None = Field(None, description="for files that have no date")
-    options: Words = Field({}, description="of the format, such as `better`")
+    options: StatedFacts = Field({}, description="of the format, such as `better`")
     all_or_nothing: bool = Field(False, description="if one result is refused, take none")
 
     def said(self) -> Options:

@@ -14,7 +14,7 @@ from speedtrack.api.v1.serving.refusals import Invalid, NoneTaken
 from speedtrack.api.v1.serving.writing import HEADER, MEANING, OK, once
 from speedtrack.operations import results
 from speedtrack.outside import document, taking
-from speedtrack.outside.document import DocumentError, Refusal, TooLarge
+from speedtrack.outside.document import DocumentError, ResultRefusal, TooLarge
 from speedtrack.outside.taking import Sender
 from speedtrack.reports.common import Document
 from speedtrack.runs.models import Import
@@ -98,7 +98,7 @@ def report_of(request: ApiRequest, prepared: taking.Prepared, all_or_nothing: bo
     return ResultsReport(taken=report.taken, unchanged=report.unchanged, refused=refusals)
 
 
-def none_taken(refusals: Sequence[Refusal], total: int) -> NoneTaken:
+def none_taken(refusals: Sequence[ResultRefusal], total: int) -> NoneTaken:
     """The refusal that lists all results at fault."""
     first, count = refusals[0], len(refusals)
     summary = f"{count} results are refused, so none was taken" if count < total else "every result is refused"

@@ -46,16 +46,16 @@ def answered(
 ) -> Answer:
     """Do an operation, or try it. Raises Conflict for what does not exist in its present state."""
     try:
-        done = verb(actor_of(request, order), subject, **inputs)
+        result = verb(actor_of(request, order), subject, **inputs)
     except NoSuchThing as e:
         raise Conflict(str(e)) from None
-    return OK, outcome_of(done)
+    return OK, outcome_of(result)
 
 
-def outcome_of(done: Done) -> Outcome:
-    if done.outlook:
-        return Outcome.of(done.outlook)
-    return Outcome(message=done.sentence, dry_run=False, machines=[], commits=0, secret=done.secret or None)
+def outcome_of(result: Done) -> Outcome:
+    if result.outlook:
+        return Outcome.of(result.outlook)
+    return Outcome(message=result.sentence, dry_run=False, machines=[], commits=0, secret=result.secret or None)
 
 
 @router.post("machines/{name}/pause", response=Outcome, summary="Pause or drain a machine")

@@ -74,12 +74,12 @@ def track(request: ApiRequest, order: TrackOrder) -> Answer:
     """
     tracking = TrackingRequest(order.repository, order.suite, order.branch, order.last, order.name)
     try:
-        done = operations.track(actor_of(request, order), tracking)
+        result = operations.track(actor_of(request, order), tracking)
     except changing.Taken as e:
         raise Conflict(str(e)) from None
-    if done.outlook:
-        return OK, Outcome.of(done.outlook)
-    return CREATED, TrackedDocument.of_new(done.row, shows_secret=HEADER not in request.headers)
+    if result.outlook:
+        return OK, Outcome.of(result.outlook)
+    return CREATED, TrackedDocument.of_new(result.row, shows_secret=HEADER not in request.headers)
 
 
 @router.get("projects/{slug}", response=ProjectDocument, summary="Read a project")
@@ -148,8 +148,8 @@ class CommitQuery(Schema):
 def read_commit(request: ApiRequest, slug: str, revision: str, query: Query[CommitQuery]) -> CommitDetails:
     """A commit by its id (6 digits or more), a tag or a branch, with what one machine measured of it, its newest runs
     and the alerts that name it."""
-    named = commit_named(project_or_404(request, slug), revision)
-    commit = Commit.objects.select_related("project").annotate(tags=TAGS).get(pk=named.pk)
+    commit_row = commit_named(project_or_404(request, slug), revision)
+    commit = Commit.objects.select_related("project").annotate(tags=TAGS).get(pk=commit_row.pk)
     return CommitDetails.read(read(commit, query.branch, query.machine))
 
 

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from speedtrack.accounts import access
 from speedtrack.api.v1.api import api
-from speedtrack.api.v1.published.reference import Reference, Schema, reference_of
+from speedtrack.api.v1.published.reference import ApiReference, Schema, reference_of
 from speedtrack.http import problems
 
 LINE = "\N{OBJECT REPLACEMENT CHARACTER}"  # in the article, instead of the line for curl of each operation
@@ -29,7 +29,7 @@ def openapi(request: HttpRequest) -> HttpResponse:
 
 
 @cache
-def reference() -> Reference:
+def reference() -> ApiReference:
     return reference_of(schema())
 
 
@@ -42,6 +42,6 @@ def article() -> list[str]:
 
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
-    first, *others = map(SafeString, article())
-    pieces = zip(reference().lines(access.person(request.user)), others, strict=True)
+    first, *further = map(SafeString, article())
+    pieces = zip(reference().lines(access.person(request.user)), further, strict=True)
     return render(request, "web/api.html", {"article": first + format_html_join("", "{}{}", pieces)})

@@ -69,7 +69,7 @@ class ReferenceDocument:
 
 
 @dataclass(frozen=True)
-class Reference:
+class ApiReference:
     groups: dict[str, list[ReferenceOperation]]
     documents: list[ReferenceDocument]
 
@@ -79,7 +79,7 @@ class Reference:
         return [examples.line(operation) for operations in self.groups.values() for operation in operations]
 
 
-def reference_of(schema: Schema) -> Reference:
+def reference_of(schema: Schema) -> ApiReference:
     """The operations of an OpenAPI ``schema`` by subject."""
     schemas = schema["components"]["schemas"]
     groups: dict[str, list[ReferenceOperation]] = {}
@@ -91,7 +91,7 @@ def reference_of(schema: Schema) -> Reference:
         for name, document in sorted(schemas.items())
         if "properties" in document and not name.startswith("Page_")
     ]
-    return Reference(groups, documents)
+    return ApiReference(groups, documents)
 
 
 def operation_of(method: str, path: str, operation: Schema, schemas: Schema) -> ReferenceOperation:

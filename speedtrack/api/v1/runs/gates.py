@@ -41,8 +41,8 @@ def ask_for_comparison(request: ApiRequest, slug: str, order: PairedComparisonOr
     project = project_or_404(request, slug)
     base = order.base or project.default_branch
     comparison = AskedComparison(order.head, base, order.benchmarks, order.machine)
-    done = operations.compare(actor_of(request), project, comparison, order.reason)
-    return ACCEPTED, document_of(comparison_or_404(request, slug, done.row.pk))
+    result = operations.compare(actor_of(request), project, comparison, order.reason)
+    return ACCEPTED, document_of(comparison_or_404(request, slug, result.row.pk))
 
 
 @router.post(
@@ -60,10 +60,10 @@ def try_patch(request: ApiRequest, slug: str, order: PatchOrder) -> Answer:
     project, actor = project_or_404(request, slug), actor_of(request, order)
     base = order.base or project.default_branch
     patch = AskedComparison("", base, order.benchmarks, order.machine, order.diff)
-    done = operations.try_patch(actor, project, patch, order.reason)
-    if done.outlook:
-        return OK, Outcome.of(done.outlook)
-    return ACCEPTED, document_of(comparison_or_404(request, slug, done.row.pk))
+    result = operations.try_patch(actor, project, patch, order.reason)
+    if result.outlook:
+        return OK, Outcome.of(result.outlook)
+    return ACCEPTED, document_of(comparison_or_404(request, slug, result.row.pk))
 
 
 @router.get("projects/{slug}/comparisons", response=Page[PairedComparisonDocument], summary="List paired comparisons")
@@ -103,21 +103,21 @@ def comparison_or_404(request: ApiRequest, slug: str, pk: int) -> PairedComparis
 def document_of(comparison: PairedComparison, with_rows: bool = True) -> PairedComparisonDocument:
     runs = sorted(comparison.runs.all(), key=lambda run: run.pk)
     state = comparing.state_of(comparison, runs)
-    judged = judge_pulls(runs) if with_rows and runs else []
+    judgements = judge_pulls(runs) if with_rows and runs else []
     is_ended = state in ("done", "failed")
     return PairedComparisonDocument(
         id=comparison.pk,
         project=comparison.project.slug,
         state=state,
         is_ended=is_ended,
-        verdict=worst_of({row.judgement.verdict for row in judged}) if is_ended else None,
+        verdict=worst_of({row.judgement.verdict for row in judgements}) if is_ended else None,
         head=comparison.head.sha if comparison.head else None,
         base=comparison.base.sha if comparison.base else None,
         error=comparing.error_of(comparison, runs),
         created=comparison.created,
         runs=list(map(PairedRun.of, runs)),
-        rows=list(map(PairedRow.of, judged)),
-        summary=comparison_summary(comparison, judged, runs).sentence if with_rows else "",
+        rows=list(map(PairedRow.of, judgements)),
+        summary=comparison_summary(comparison, judgements, runs).sentence if with_rows else "",
         url=f"/api/v1/projects/{comparison.project.slug}/comparisons/{comparison.pk}",
         page=f"/p/{comparison.project.slug}/tries/{comparison.pk}/",
     )

@@ -35,7 +35,7 @@ from speedtrack.reports.runs import (
 from speedtrack.runs.models import ACTIVE, Machine, Run, Status
 from speedtrack.runs.results import logs
 from speedtrack.runs.scheduling import standing
-from speedtrack.runs.scheduling.standing import Standing
+from speedtrack.runs.scheduling.standing import MachineStanding
 
 router = Router(tags=["Runs"])
 
@@ -136,7 +136,11 @@ def read_queue(request: ApiRequest) -> Queue:
 
 
 def queued(
-    machine: Machine, stands: Standing, counts: dict[int, int], running: dict[int, Run], first: dict[int, list[Run]]
+    machine: Machine,
+    stands: MachineStanding,
+    counts: dict[int, int],
+    running: dict[int, Run],
+    first: dict[int, list[Run]],
 ) -> QueuedMachine:
     now = running.get(machine.pk)
     return QueuedMachine(
@@ -164,20 +168,20 @@ def queue_runs(request: ApiRequest, slug: str, order: RunsOrder) -> Answer:
     if order.pull_request is not None:
         actor.require("pull.approve", project)
         pull = asking.pull_or_404(project, order.pull_request)
-        done = operations.approve(actor, pull, order.head or "", order.reason)
+        result = operations.approve(actor, pull, order.head or "", order.reason)
     else:
         select = partial(asking.selection_of, project, order)
-        done = operations.queue(actor, project, select, asking.words_of(order), order.reason)
-    if done.outlook:
-        return OK, Outcome.of(done.outlook)
+        result = operations.queue(actor, project, select, asking.words_of(order), order.reason)
+    if result.outlook:
+        return OK, Outcome.of(result.outlook)
     if order.pull_request is not None:
-        return ACCEPTED, QueuedRuns(queued=0, commits=0, runs=[], approved_head=done.row.head_sha)
-    return CREATED, asking.queued_runs(project, *done.row)
+        return ACCEPTED, QueuedRuns(queued=0, commits=0, runs=[], approved_head=result.row.head_sha)
+    return CREATED, asking.queued_runs(project, *result.row)
 
 
 def act(request: ApiRequest, run_id: int, verb: Callable[..., Done], order: Tried | None) -> Answer:
-    done = verb(actor_of(request, order), run_or_404(request, run_id))
-    return OK, RunAction(message=str(done), run=RunDocument.of(run_or_404(request, run_id)))
+    result = verb(actor_of(request, order), run_or_404(request, run_id))
+    return OK, RunAction(message=str(result), run=RunDocument.of(run_or_404(request, run_id)))
 
 
 @router.post("runs/{run_id}/cancel", response=RunAction, summary="Cancel a run")

@@ -16,7 +16,7 @@ from speedtrack.accounts.models import Role, Scope
 from speedtrack.accounts.tokens import UnknownToken
 from speedtrack.api.v1.serving.refusals import TooMany, WrongMediaType
 from speedtrack.calls import rates
-from speedtrack.calls.rates import Standing
+from speedtrack.calls.rates import RateStanding
 from speedtrack.ground.texts.text import UNSTORABLE
 from speedtrack.http.clientaddress import client_address
 from speedtrack.operations.performing import Actor
@@ -31,7 +31,7 @@ class ApiRequest(HttpRequest):
     """A request of the API. ``standing``: the state of its caller's allowance."""
 
     auth: Caller
-    standing: Standing | None
+    standing: RateStanding | None
 
 
 class AnyCaller(HttpBearer):

@@ -56,7 +56,7 @@ def once(request: ApiRequest, key: str, work: Callable[[], Answer]) -> keys.Answ
         status, document = work()
         return status, document.model_dump(mode="json")
 
-    work_once = keys.Work(kept, partial(needed_rights, request), partial(check_rights, request))
+    work_once = keys.RequestWork(kept, partial(needed_rights, request), partial(check_rights, request))
     answer, _ = keys.answer_once(request.auth.token_id, checked, fingerprint(request), work_once)
     return answer
 

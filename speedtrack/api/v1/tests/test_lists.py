@@ -12,7 +12,8 @@ from speedtrack.api.v1.alerts import alerts as alerts_of_api
 from speedtrack.api.v1.measurements.measuring import known_measurements, known_series
 from speedtrack.api.v1.tests.conftest import Program
 from speedtrack.projects.models import Position
-from speedtrack.reports.alerts import AlertDetails, AlertDocument, ChangePointDocument, known_alerts, known_changes
+from speedtrack.reports.alerts import AlertDetails, AlertDocument, known_alerts
+from speedtrack.reports.changes import ChangePointDocument, known_changes
 from speedtrack.reports.common import Document
 from speedtrack.reports.evidence import SensitivityDocument
 from speedtrack.reports.measuring import MeasurementDocument, SeriesDocument

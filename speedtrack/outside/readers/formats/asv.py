@@ -65,8 +65,8 @@ def parts(file: File) -> Iterator[File]:
                 path for path in (f"{folder}{BENCHMARKS}", f"{folder}{machine}/{MACHINE}") if path in file.members
             ]
             for first in range(0, len(paths), FILES_AT_ONCE):
-                wanted = [*shared, *paths[first : first + FILES_AT_ONCE]]
-                yield Folder(name=file.name, files={path: file.members[path] for path in wanted})
+                members = [*shared, *paths[first : first + FILES_AT_ONCE]]
+                yield Folder(name=file.name, files={path: file.members[path] for path in members})
 
 
 def folders_of(file: File) -> Iterator[str]:

@@ -88,12 +88,12 @@ def gather_go(entry: Node, repeats: Repeats, combined: Repeats) -> None:
     The action wrote only such entries before its version 1.18. Since then there is one for each value besides, named
     ``NAME - UNIT``.
     """
-    unit, *others = unit_of(entry).split()
+    unit, *further = unit_of(entry).split()
     name = entry["name"].word().removesuffix(f" - {unit}")
-    gathered = combined if others else repeats
+    gathered = combined if further else repeats
     gathered.setdefault((name, unit), []).append(entry)
-    for value, other in zip(others[::2], others[1::2], strict=False):
-        gathered.setdefault((name, other), []).append(Node({"value": value}, entry.pointer))
+    for value, next_unit in zip(further[::2], further[1::2], strict=False):
+        gathered.setdefault((name, next_unit), []).append(Node({"value": value}, entry.pointer))
 
 
 def measure_by(tool: str, unit: str, reading: FileResults) -> Measure:

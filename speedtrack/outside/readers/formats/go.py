@@ -26,7 +26,7 @@ FACTS = ("goos", "goarch", "cpu", "toolchain", "goamd64")
 
 
 @dataclass
-class Lines:
+class GoOutput:
     """The facts in the lines read so far. ``begun``: the benchmark that began last, without a result so far."""
 
     facts: dict[str, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ def is_event(line: str) -> bool:
 
 
 def gather(file: File, reading: FileResults) -> None:
-    lines = Lines()
+    lines = GoOutput()
     for number, line in printed_lines(file, reading):
         if result := RESULT.match(line):
             lines.begun = ""
@@ -92,18 +92,18 @@ def printed_lines(file: File, reading: FileResults) -> Iterator[tuple[int, str]]
 
 def whole_lines(pieces: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Lines put together of pieces, each with the number of its last piece."""
-    begun: list[str] = []
+    beginning: list[str] = []
     for number, piece in pieces:
-        *ends, rest = piece.split("\n")
+        *ends, remainder = piece.split("\n")
         for end in ends:
-            yield number, "".join(begun) + end
-            begun = []
-        begun.append(rest)
-    if pieces and any(begun):
-        yield pieces[-1][0], "".join(begun)
+            yield number, "".join(beginning) + end
+            beginning = []
+        beginning.append(remainder)
+    if pieces and any(beginning):
+        yield pieces[-1][0], "".join(beginning)
 
 
-def add_result(lines: Lines, result: re.Match[str], position: str, reading: FileResults) -> None:
+def add_result(lines: GoOutput, result: re.Match[str], position: str, reading: FileResults) -> None:
     name = full_name(result[1], lines.facts.get("pkg", ""))
     fields = result[3].split()
     if len(fields) % 2 or not fields:
@@ -125,7 +125,7 @@ def full_name(name: str, package: str) -> str:
     return f"{package}.{name}" if package else name
 
 
-def measure_by(unit: str, lines: Lines, reading: FileResults) -> Measure:
+def measure_by(unit: str, lines: GoOutput, reading: FileResults) -> Measure:
     """The measure of a unit.
 
     Less is better for a unit per operation (``/op``), unless the unit itself, a line or the caller states otherwise.

@@ -36,7 +36,7 @@ def test_each_file_is_of_one_format_and_fits_the_native_document(name: str) -> N
     batch = document.batch_of(document.document_of(found, commit=stated.get("commit", ""), machine="box"))
     points = list(document.points_of(batch))
     assert len(points) == len(found) > 0
-    assert [one for one in points if isinstance(one, document.Refusal)] == []
+    assert [one for one in points if isinstance(one, document.ResultRefusal)] == []
     assert {one.unit for one in found} <= {
         "ns",
         "bytes",

@@ -253,14 +253,14 @@ def changed_functions(base: Stacks, head: Stacks, costs: SampleCosts) -> tuple[l
     names = sorted(before | after)
     old, new = ([side[name] for name in names] for side in (before, after))
     is_sampled = costs.quantity is TIME
-    shown = differing_counts(old, new, costs.base, costs.head, LEVEL) if is_sampled else [True] * len(names)
+    differences = differing_counts(old, new, costs.base, costs.head, LEVEL) if is_sampled else [True] * len(names)
     functions = [
         costs.function(name, before[name] * costs.base, after[name] * costs.head)
-        for name, is_shown in zip(names, shown, strict=True)
+        for name, is_shown in zip(names, differences, strict=True)
         if is_shown
     ]
-    changed = [function for function in functions if abs(function.growth) >= LEAST_DIFFERENCE]
-    return sorted(changed, key=lambda function: (-abs(function.growth), function.name))[:FUNCTIONS], len(names)
+    grown = [function for function in functions if abs(function.growth) >= LEAST_DIFFERENCE]
+    return sorted(grown, key=lambda function: (-abs(function.growth), function.name))[:FUNCTIONS], len(names)
 
 
 def own_samples(side: Stacks) -> "Counter[str]":

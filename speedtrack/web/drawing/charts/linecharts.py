@@ -48,7 +48,7 @@ class Summarized(Protocol):
     def flags(self) -> list[str]: ...
 
 
-#: The name of a line and its values from left to right; None stands for what was not measured: a gap.
+#: The name of a line and its values from left to right; None is a gap: not measured.
 NamedLine = tuple[str, Sequence[LineValue | None]]
 
 
@@ -226,15 +226,15 @@ def linear_steps(low: float, high: float) -> list[float]:
 
 def spaced_ticks(ticks: Sequence[AxisTick], space: float) -> list[AxisTick]:
     """The ticks whose labels do not overlap. Of two that would, the earlier one is kept."""
-    kept: list[AxisTick] = []
+    apart: list[AxisTick] = []
     for tick in ticks:
-        if is_apart(tick, kept, space):
-            kept.append(replace(tick, spare=not is_apart(tick, [t for t in kept if not t.spare], space * ON_PHONES)))
-    return sorted(kept, key=lambda tick: tick.at)
+        if is_apart(tick, apart, space):
+            apart.append(replace(tick, spare=not is_apart(tick, [t for t in apart if not t.spare], space * ON_PHONES)))
+    return sorted(apart, key=lambda tick: tick.at)
 
 
-def is_apart(tick: AxisTick, others: Sequence[AxisTick], space: float) -> bool:
-    return all(abs(tick.at - other.at) >= space for other in others)
+def is_apart(tick: AxisTick, neighbours: Sequence[AxisTick], space: float) -> bool:
+    return all(abs(tick.at - neighbour.at) >= space for neighbour in neighbours)
 
 
 def shortened(name: str) -> str:

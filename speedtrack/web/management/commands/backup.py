@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from speedtrack.upkeep import backup
+from speedtrack.upkeep import backup, pgprograms
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
@@ -19,7 +19,7 @@ class Command(PlainCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             manifest = backup.back_up(options["file"])
-        except backup.BackupError as e:
+        except pgprograms.BackupError as e:
             raise CommandError(str(e)) from e
         size = options["file"].stat().st_size
         self.stdout.write(f"{manifest.rows:,} rows of {len(manifest.tables)} tables, {size:,} bytes: {options['file']}")

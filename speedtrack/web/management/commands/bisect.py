@@ -38,10 +38,10 @@ class Command(PlainCommand):
         if options["end"] is not None:
             self.stdout.write(str(runs.stop_bisection(actor, bisection_numbered(project, options["end"]))))
             return
-        done = runs.begin_bisection(actor, project, partial(begin, project, options))
-        self.stdout.write(str(done))
-        if done.row:
-            self.stdout.write(f"{settings.URL}/bisections/{done.row.pk}/")
+        result = runs.begin_bisection(actor, project, partial(begin, project, options))
+        self.stdout.write(str(result))
+        if result.row:
+            self.stdout.write(f"{settings.URL}/bisections/{result.row.pk}/")
 
 
 def begin(project: Project, options: dict[str, Any], user: User | None) -> Bisection:

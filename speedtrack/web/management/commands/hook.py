@@ -34,8 +34,8 @@ def rotate(project: Project, options: Options) -> str:
     secret = sys.stdin.readline().strip() if options["given"] else ""
     if options["given"] and not secret:
         raise CommandError("nothing was read: write the secret to the standard input")
-    done = projects.rotate_secret(Actor(dry_run=options["dry_run"]), project, options["days"], secret)
-    return f"{done}; it is not shown again:\n{done.secret}" if done.secret else str(done)
+    result = projects.rotate_secret(Actor(dry_run=options["dry_run"]), project, options["days"], secret)
+    return f"{result}; it is not shown again:\n{result.secret}" if result.secret else str(result)
 
 
 def end(project: Project, options: Options) -> str:

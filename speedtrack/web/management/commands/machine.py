@@ -48,8 +48,8 @@ def inputs_of(action: str, name: str, options: Options) -> Options:
         raise CommandError(f"name the pool: manage.py machine pool {name} --pool P ('' for none)")
     windows = [text for text in options["values"] if text.strip()]
     shares = shares_of(options["values"]) if action == "shares" else {}
-    known = options | {"pool": options["pool"] or "", "fetches": True, "windows": windows, "shares": shares}
-    return {key: known[option] for key, option in ACTIONS[action][1].items()}
+    inputs = options | {"pool": options["pool"] or "", "fetches": True, "windows": windows, "shares": shares}
+    return {key: inputs[option] for key, option in ACTIONS[action][1].items()}
 
 
 def shares_of(texts: list[str]) -> dict[str, int]:
@@ -118,12 +118,12 @@ class Command(PlainCommand):
             raise CommandError(f"machine {action} prints a token: there is no dry run of it")
         subject = name if action in NEW else naming.machine_named(name)
         actor = Actor(dry_run=options["dry_run"])
-        done = ACTIONS[action][0](actor, subject, **inputs_of(action, name, options))
-        self.stdout.write(str(done))
+        result = ACTIONS[action][0](actor, subject, **inputs_of(action, name, options))
+        self.stdout.write(str(result))
         if action == "enroll-code":
-            self.stdout.write(f"on the machine: python -m runners enroll {settings.URL} {done.secret}")
-        elif done.secret:
-            self.stdout.write(done.secret)
+            self.stdout.write(f"on the machine: python -m runners enroll {settings.URL} {result.secret}")
+        elif result.secret:
+            self.stdout.write(result.secret)
 
     def list_machines(self) -> None:
         machines = list(naming.machines_by_name())

@@ -45,8 +45,10 @@ class Command(PlainCommand):
             raise CommandError("give either a range or --releases PATTERN")
         project, order = naming.project_named(options["project"]), options["range"] or options["releases"]
         verb = floors.measure_noise if options["aa"] else byhand.queue_by_hand
-        done = runs.queue(Actor(dry_run=options["dry_run"]), project, partial(selection_of, options), order, verb=verb)
-        self.stdout.write(str(done))
+        result = runs.queue(
+            Actor(dry_run=options["dry_run"]), project, partial(selection_of, options), order, verb=verb
+        )
+        self.stdout.write(str(result))
 
 
 def selection_of(options: dict[str, Any]) -> RunSelection:

@@ -33,11 +33,11 @@ class Command(PlainCommand):
             return
         user = members.user_named(name)
         if action == "remove":
-            done = projects.remove_member(Actor(), project, user)
+            result = projects.remove_member(Actor(), project, user)
         else:
             verb = projects.change_member if project.memberships.filter(user=user).exists() else projects.add_member
-            done = verb(Actor(), project, user, Role(options["role"] or Role.READER))
-        self.stdout.write(str(done))
+            result = verb(Actor(), project, user, Role(options["role"] or Role.READER))
+        self.stdout.write(str(result))
 
     def list_members(self, project: Project) -> None:
         self.stdout.write(f"{project} is {'public' if project.is_public else 'private'}")

@@ -31,12 +31,12 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         project, actor = naming.project_named(options["project"]), Actor()
-        known = OutsideMetric.objects.filter(project=project).order_by("name")
+        outside_metrics = OutsideMetric.objects.filter(project=project).order_by("name")
         if options["name"] is None:
             if options["smallest_effect"] is not None or options["rename"] is not None or options["delete"]:
                 raise CommandError("name the metric")
-            return self.list(known)
-        metric = known.filter(name=options["name"]).first()
+            return self.list(outside_metrics)
+        metric = outside_metrics.filter(name=options["name"]).first()
         if metric is None:
             raise CommandError(f"{project} has no metric {options['name']!r} from outside")
         if options["delete"]:
@@ -51,8 +51,8 @@ class Command(PlainCommand):
                 raise CommandError(str(e)) from e
         return self.list([metric])
 
-    def list(self, known: Iterable[OutsideMetric]) -> None:
-        for metric in known:
+    def list(self, rows: Iterable[OutsideMetric]) -> None:
+        for metric in rows:
             effect = metric.smallest_effect or OUTSIDE_EFFECT
             unit = metric.metric.unit or "no unit"
             description = f"{unit}, {metric.metric.better} is better, changes from {100 * effect:g}% on"

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from speedtrack.upkeep import backup
+from speedtrack.upkeep import backup, pgprograms
 from speedtrack.web.management.plaincommand import PlainCommand
 
 
@@ -24,7 +24,7 @@ class Command(PlainCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             restored = backup.restore(options["file"], options["replace"])
-        except backup.BackupError as e:
+        except pgprograms.BackupError as e:
             raise CommandError(str(e)) from e
         manifest = restored.manifest
         self.stdout.write(f"{manifest.rows:,} rows of {len(manifest.tables)} tables, as of {manifest.made_at}")

@@ -23,14 +23,14 @@ Options = dict[str, Any]
 
 def add(actor: Actor, name: str, options: Options) -> Done:
     password = entered_password(name) if options["password"] else None
-    done = accounts.add(actor, name, options["email"] or "", password)
+    result = accounts.add(actor, name, options["email"] or "", password)
     if options["operator"]:
-        accounts.set_operator(actor, done.row, True)
-    return done
+        accounts.set_operator(actor, result.row, True)
+    return result
 
 
 def entered_password(name: str) -> str:
-    """What is typed, or the first line of what is piped in. Raises CommandError."""
+    """The typed password, or the first line of standard input. Raises CommandError."""
     text = getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     try:
         validate_password(text, User(username=name))

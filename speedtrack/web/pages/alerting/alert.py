@@ -61,7 +61,7 @@ AROUND = 8  # commits to each side of the range in an excerpt
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ChangeEvidence:
     """One change point with the pairs (before, after) that confirmed it, in the order of measuring.
 
     ``ends``: the verdict on the two commits between which the change lies. ``steps``: all verdicts on the way there.
@@ -82,7 +82,7 @@ class Evidence:
 
     @property
     def is_part(self) -> bool:
-        """Return whether the pairs show the change together with another one that lies beside it."""
+        """Return whether the pairs show the change together with a neighbouring one."""
         return self.ends is not None and is_part_of(self.change_point, self.ends)
 
     @property
@@ -101,7 +101,7 @@ class AlertPage:
     alert: Alert
     candidates: Sequence[Commit | PathRow]
     branches: list[str]
-    evidence: list[Evidence]
+    evidence: list[ChangeEvidence]
     shown: range
     forest: Forest
     others: list[ChangePoint]
@@ -125,7 +125,7 @@ class AlertPage:
         return self.alert.width - len(self.candidates)
 
     @property
-    def pairs(self) -> list[Evidence]:
+    def pairs(self) -> list[ChangeEvidence]:
         return self.evidence[self.shown.start : self.shown.stop]
 
     @property
@@ -138,7 +138,7 @@ class AlertPage:
         return self.shown.stop + 1
 
     @property
-    def worst(self) -> Evidence | None:
+    def worst(self) -> ChangeEvidence | None:
         return self.evidence[0] if self.evidence else None
 
     @property
@@ -166,9 +166,9 @@ def known_alerts() -> QuerySet[Alert]:
     related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
     mutes = Mute.objects.in_force().filter(project=OuterRef("project"))
     profiled = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
-    tried = HunkTrial.objects.filter(before=OuterRef("before"), commit=OuterRef("commit"))
+    trials = HunkTrial.objects.filter(before=OuterRef("before"), commit=OuterRef("commit"))
     effect = Run.objects.filter(reason=Reason.EFFECT, base=OuterRef("before"), commit=OuterRef("commit"))
-    has = {"has_mutes": Exists(mutes), "has_profiles": Exists(profiled), "has_trial": Exists(tried)}
+    has = {"has_mutes": Exists(mutes), "has_profiles": Exists(profiled), "has_trial": Exists(trials)}
     has["has_effect"] = Exists(effect)
     has["has_layouts"] = Exists(Result.objects.filter(attempt__run__change_points__alert=OuterRef("pk"), layouts__gt=0))
     return Alert.objects.with_range().annotate(**has).select_related(*related)
@@ -201,19 +201,19 @@ def load(alert: Alert, can_decide: bool = True, shown: range = range(MOST_PAIRS)
     runs = Run.objects.select_related("commit", "base").only("reason", "status", "commit__sha", "base__sha")
     prefetch_related_objects(detailed, Prefetch("runs", runs))
     forest = Forest.of([(cp.ratio, cp.low, cp.high) for cp in points])
-    whole = whole_effect_of(alert) if getattr(alert, "has_effect", True) else None
-    by_history = bool(points) and not (whole and whole.total)
-    benchmarks, counted = series_of(alert, points, by_history)
+    effect = whole_effect_of(alert) if getattr(alert, "has_effect", True) else None
+    by_history = bool(points) and not (effect and effect.total)
+    benchmarks, counted_series = series_of(alert, points, by_history)
     line = points_around(alert, {*benchmarks, *(cp.series_id for cp in points[:MOST_EXCERPTS])})
-    works = works_of(points, counted)
+    works = works_of(points, counted_series)
     verdicts = verdicts_of(points, detailed)
-    settled = {verdict.change_point_id: verdict for verdict in verdicts if verdict.answer == Verdict.Answer.DIFFERENT}
+    settling = {verdict.change_point_id: verdict for verdict in verdicts if verdict.answer == Verdict.Answer.DIFFERENT}
     excerpts = excerpts_of(alert, points[:MOST_EXCERPTS], line)
     evidence = evidence_of(alert, works, verdicts, forest, detailed, excerpts)
     fixed_on, not_fixed_on = alert.branches_fixed() if alert.fixed_by_id else ([], [])
     worst = evidence[0] if evidence else None
     path = narrowing.path_of(alert, worst.ends if worst else None)
-    function_tables = counts.function_tables(points, settled)
+    function_tables = counts.function_tables(points, settling)
     return AlertPage(
         alert=alert,
         candidates=candidates_of(alert, path),
@@ -227,10 +227,10 @@ def load(alert: Alert, can_decide: bool = True, shown: range = range(MOST_PAIRS)
         suite=suite_effect(alert, points, benchmarks, line) if by_history else None,
         fixed_on=fixed_on,
         not_fixed_on=not_fixed_on,
-        whole=whole,
+        whole=effect,
         which_moved=sentences_of(works),
         is_time_only=is_time_only(works),
-        layouts=layout_sentences(works, settled, getattr(alert, "has_layouts", True)),
+        layouts=layout_sentences(works, settling, getattr(alert, "has_layouts", True)),
         function_tables=function_tables,
         lines=lines_of_alert(alert, function_tables, hunks_of(alert) if getattr(alert, "has_trial", True) else []),
         narrowing=narrowed(alert, path, worst) if worst else None,
@@ -252,21 +252,21 @@ def changes_near(alert: Alert) -> list[ChangePoint]:
 def series_of(
     alert: Alert, points: Sequence[ChangePoint], by_history: bool
 ) -> tuple[dict[int, int], SeriesOfInstructions]:
-    """The benchmarks of ``headline_series`` by series, if history says what the whole suite did; and the series of
-    instructions of these changes' benchmarks: by one query.
+    """By one query: the benchmarks of ``headline_series`` by series, if history shows the effect on the suite; and the
+    series of instructions of these changes' benchmarks.
     """
     condition = instructions_of(points) | headline_series(alert, points[0]) if by_history else instructions_of(points)
     rows = list(Series.objects.filter(condition).values_list(*SERIES))
-    counted = by_benchmark(row for row in rows if row[0] != HEADLINE)
-    return {pk: benchmark for metric, benchmark, _, pk in rows if metric == HEADLINE}, counted
+    counted_series = by_benchmark(row for row in rows if row[0] != HEADLINE)
+    return {pk: benchmark for metric, benchmark, _, pk in rows if metric == HEADLINE}, counted_series
 
 
-def narrowed(alert: Alert, path: Sequence[PathRow], worst: Evidence) -> Narrowing | None:
+def narrowed(alert: Alert, path: Sequence[PathRow], worst: ChangeEvidence) -> Narrowing | None:
     return narrowing.narrowing_of(alert, path, worst.steps, worst.runs, worst.change_point.is_slowdown)
 
 
 def points_around(alert: Alert, series: Iterable[int]) -> list[LinePoint]:
-    """The points of these series beside the alert's range."""
+    """The points of these series around the alert's range."""
     if len(alert.ends) < 2:
         return []
     first, last = alert.ends
@@ -302,10 +302,10 @@ def verdicts_of(points: Sequence[ChangePoint], detailed: Sequence[ChangePoint]) 
 
     Their commits, which are few, are shared.
     """
-    wanted = Q(change_point__in=detailed) | Q(change_point__in=points, answer=Verdict.Answer.DIFFERENT)
+    condition = Q(change_point__in=detailed) | Q(change_point__in=points, answer=Verdict.Answer.DIFFERENT)
     columns = F("base__sha"), F("commit__sha")
     verdicts: list[Any] = list(
-        Verdict.objects.filter(wanted).annotate(of_base=columns[0], of_commit=columns[1]).order_by("id")
+        Verdict.objects.filter(condition).annotate(of_base=columns[0], of_commit=columns[1]).order_by("id")
     )
     for verdict in verdicts:
         verdict.base = Commit(pk=verdict.base_id, sha=verdict.of_base)
@@ -320,7 +320,7 @@ def evidence_of(
     forest: Forest,
     detailed: Sequence[ChangePoint],
     excerpts: dict[int, Excerpt],
-) -> list[Evidence]:
+) -> list[ChangeEvidence]:
     """The evidence of all change points, the ``detailed`` ones with their verdicts, runs and pairs.
 
     The number of queries does not depend on how many there are.
@@ -347,7 +347,7 @@ def evidence_of(
         pairs = [pair for key in keys for pair in pairs_by_run.get(key, ())]
         strips = SideStrips.of(pairs, cp.metric) if pairs else None
         of_series = floors.get(cp.series_id), mutes.get(cp.pk), excerpts.get(cp.pk)
-        evidence.append(Evidence(cp, work, whisker, ends, steps, pairs, own_runs, strips, *of_series))
+        evidence.append(ChangeEvidence(cp, work, whisker, ends, steps, pairs, own_runs, strips, *of_series))
     return evidence
 
 

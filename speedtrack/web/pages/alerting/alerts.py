@@ -301,10 +301,10 @@ ENTRY_COLUMNS = (
 WORST_COLUMNS = ("benchmark", "metric", "is_slowdown", "ratio", "low", "high", "kind")
 
 
-def csv_rows(listed: AlertList) -> Iterator[list[Any]]:
+def csv_rows(alert_list: AlertList) -> Iterator[list[Any]]:
     """An alert a row, with its worst change; the columns are fields of the API's documents."""
     yield [*ENTRY_COLUMNS, *WORST_COLUMNS]
-    for document in listed.alerts:
+    for document in alert_list.alerts:
         worst = next(iter(document.changes), None)
         yield [
             *(getattr(document, name) for name in ENTRY_COLUMNS),

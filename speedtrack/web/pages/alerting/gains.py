@@ -37,13 +37,13 @@ def load(project: Project | None, month: str, access: Access) -> GainsPage:
     """The page of a month such as ``2026-11``; without one, of the newest month with gains. Raises Http404."""
     confirmed = confirmed_steps(project, access)
     months = months_of(confirmed)
-    shown = month_named(month) if month else (months or [first_moment(timezone.now())])[-1]
+    current = month_named(month) if month else (months or [first_moment(timezone.now())])[-1]
     return GainsPage(
         project,
-        shown,
-        gains_of(confirmed, shown),
-        earlier=max((other for other in months if other < shown), default=None),
-        later=min((other for other in months if other > shown), default=None),
+        current,
+        gains_of(confirmed, current),
+        earlier=max((candidate for candidate in months if candidate < current), default=None),
+        later=min((candidate for candidate in months if candidate > current), default=None),
     )
 
 

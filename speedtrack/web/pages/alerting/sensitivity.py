@@ -68,12 +68,12 @@ def load_part(project: Project, page: int) -> SensitivityPart:
     if not rows and begin:
         return load_part(project, 1)
     sharpest = ordered.filter(size__gt=0).reverse().first()
-    shown = [shown_row(row) for row in rows]
+    page_rows = [shown_row(row) for row in rows]
     return SensitivityPart(
         project,
         branch,
-        [row for row in shown if row.found.too_noisy],
-        [row for row in shown if not row.found.too_noisy],
+        [row for row in page_rows if row.found.too_noisy],
+        [row for row in page_rows if not row.found.too_noisy],
         shown_row(sharpest) if sharpest else None,
         PageSpan(begin, rows[0].total if rows else 0, SHOWN),
     )
@@ -85,8 +85,10 @@ def in_order(rows: QuerySet[Any]) -> QuerySet[Any]:
     limit = Greatest(Value(TOO_NOISY), TIMES * F("smallest_effect"))
     names = (Collate(f"series__{name}", "C") for name in ("benchmark__name", "metric", "machine__name"))
     related = rows.select_related("series__benchmark", "series__machine")
-    sized = related.defer("series__benchmark__definition", "series__machine__facts").alias(size=size)
-    ordered: QuerySet[Any] = sized.order_by(Case(When(size__gt=limit, then=0), default=1), F("size").desc(), *names)
+    with_sizes = related.defer("series__benchmark__definition", "series__machine__facts").alias(size=size)
+    ordered: QuerySet[Any] = with_sizes.order_by(
+        Case(When(size__gt=limit, then=0), default=1), F("size").desc(), *names
+    )
     return ordered
 
 

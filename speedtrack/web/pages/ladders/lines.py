@@ -14,12 +14,12 @@ from speedtrack.web.pages.ladders.choices import LineChoice
 from speedtrack.web.pages.ladders.names import LadderName
 
 PLACEMENT = ("server cpus", "driver cpus")  # the facts that name an environment before all others
-Place = tuple[int, str]  # a commit, by id, and a ladder, by name
+LadderCommit = tuple[int, str]  # a commit, by id, and a ladder, by name
 Environments = Mapping[int, Environment]  # by id
 
 
 class MeasuredRung(NamedTuple):
-    place: Place
+    place: LadderCommit
     value: float
     environment: int
     measurement: Measurement
@@ -40,7 +40,7 @@ class LadderLine:
     label: str
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LadderCommit:
         return self.commit.pk, self.ladder
 
 
@@ -70,7 +70,7 @@ def environments_of(rungs: list[MeasuredRung]) -> Environments:
     return Environment.objects.in_bulk({rung.environment for rung in rungs})
 
 
-def environments_at(key: Place, rungs: list[MeasuredRung]) -> list[int]:
+def environments_at(key: LadderCommit, rungs: list[MeasuredRung]) -> list[int]:
     """The ids of those that measured a commit on a ladder, the newest measurement's first."""
     return list(dict.fromkeys(rung.environment for rung in reversed(rungs) if rung.place == key))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from speedtrack.runs.models import Attempt, Environment, Machine, Measurement, Run, Status
 from speedtrack.runs.results.environments import changed_facts
-from speedtrack.web.pages.ladders.lines import Environments, LadderLine, MeasuredRung, Place
+from speedtrack.web.pages.ladders.lines import Environments, LadderCommit, LadderLine, MeasuredRung
 from speedtrack.web.pages.ladders.names import LadderName, rungs_of
 
 
@@ -43,8 +43,8 @@ def rows_of(
     lines: list[LadderLine],
     rungs: list[MeasuredRung],
     environments: Environments,
-    planned_values: set[tuple[Place, float]],
-    reasons: Mapping[tuple[Place, float], str],
+    planned_values: set[tuple[LadderCommit, float]],
+    reasons: Mapping[tuple[LadderCommit, float], str],
 ) -> list[LadderRow]:
     """The newest measurement of each line at each value; values that were only asked for are included."""
     keys = {line.place for line in lines}
@@ -71,7 +71,7 @@ def why_elsewhere(there: Environment, here: Environment | None) -> str:
 
 def values_asked(
     ladders: list[LadderName], machine: Machine | None, lines: list[LadderLine]
-) -> set[tuple[Place, float]]:
+) -> set[tuple[LadderCommit, float]]:
     """The (line, value) that runs were to measure."""
     commits = [line.commit.pk for line in lines]
     runs = Run.objects.filter(commit__in=commits, machine=machine, benchmark_set__benchmarks__in=rungs_of(ladders))
@@ -82,7 +82,7 @@ def values_asked(
 
 def reasons_of(
     ladders: list[LadderName], machine: Machine | None, lines: list[LadderLine]
-) -> dict[tuple[Place, float], str]:
+) -> dict[tuple[LadderCommit, float], str]:
     """By (line, value): why the machine could not reach it, as the newest attempt reported."""
     commits = [line.commit.pk for line in lines]
     attempts = Attempt.objects.filter(run__commit__in=commits, run__machine=machine).exclude(out_of_reach={})

@@ -78,8 +78,8 @@ def commit_cells(context: RowContext) -> list[Cell]:
     commits = context.state.commits
     points, first = {}, len(context.state.path) - len(commits)
     for line in sorted(context.lines, key=lambda line: line.series_id):
-        shown = slice(int(line.at.searchsorted(first)), None)
-        for at, value in zip(line.at[shown].tolist(), line.value[shown].tolist(), strict=True):
+        visible = slice(int(line.at.searchsorted(first)), None)
+        for at, value in zip(line.at[visible].tolist(), line.value[visible].tolist(), strict=True):
             points[at] = line.series_id, value, line.flags.get(at, [])
     cells = []
     for at, placed in enumerate(commits, start=first):
@@ -102,15 +102,15 @@ class CellPoint(NamedTuple):
 
 
 def measured_cell(context: RowContext, point: CellPoint, judgement: Judgement | None, mark: Mark | None) -> Cell:
-    words = partial(title_of, context, point, judgement, mark)
+    title = partial(title_of, context, point, judgement, mark)
     if point.flags:
-        return Cell("flagged", "", words)
+        return Cell("flagged", "", title)
     if mark is None:
-        return Cell(shade_of(judgement, context.detectable), "", words)
+        return Cell(shade_of(judgement, context.detectable), "", title)
     verdict = direction_of(context.metric, mark.ratio)
     state = state_of(mark)
     strength = "same" if state in SETTLED else f"{verdict}-{2 if state == ChangePoint.Status.CONFIRMED else 1}"
-    return Cell(f"{strength} change-{state}", SIGNS[verdict].strip(), words)
+    return Cell(f"{strength} change-{state}", SIGNS[verdict].strip(), title)
 
 
 def state_of(mark: Mark) -> str:
@@ -140,9 +140,9 @@ def title_of(context: RowContext, point: CellPoint, judgement: Judgement | None,
 
 
 def words_of_mark(mark: Mark, metric: Metric) -> str:
-    words = f"{state_of(mark)}: {words_of(direction_of(metric, mark.ratio), metric)} {mark.change_in_words(metric)}"
+    sentence = f"{state_of(mark)}: {words_of(direction_of(metric, mark.ratio), metric)} {mark.change_in_words(metric)}"
     is_range = mark.width and mark.width > 1
-    return f"{words}, by one of {mark.width} commits up to this one" if is_range else words
+    return f"{sentence}, by one of {mark.width} commits up to this one" if is_range else sentence
 
 
 def units_of(ratio: float, detectable: float) -> float:

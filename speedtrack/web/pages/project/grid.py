@@ -103,7 +103,11 @@ def load(scope: PageScope, suite: Suite | None, filters: GridFilters, before: st
     names = dict.fromkeys(series.benchmark for series in every_series.values())  # a set in order
     groups, smallest = suite_settings(scope, suite)
     groups |= {name: group_by_name(name) for name in names if name not in groups}
-    admitted = [one for one in every_series.values() if filters.admits(one.benchmark, groups[one.benchmark])]
+    admitted = [
+        row_series
+        for row_series in every_series.values()
+        if filters.admits(row_series.benchmark, groups[row_series.benchmark])
+    ]
     outline = outline_of(admitted)
     rows = rows_of_page(groups, outline.names, page)
     of_page = {series.pk: series for series in admitted if series.benchmark in rows.names}

@@ -186,6 +186,10 @@ def csv_rows(scope: PageScope, grid: Grid) -> Iterator[list[Any]]:
     ]
     for group, rows in grid.groups:
         for row in rows:
-            one = row.since
-            since = [release, one.ratio, *(one.interval or ("", "")), one.look] if one else [""] * 5
+            comparison = row.since
+            since = (
+                [release, comparison.ratio, *(comparison.interval or ("", "")), comparison.look]
+                if comparison
+                else [""] * 5
+            )
             yield [row.benchmark, group, metric.name, metric.unit, row.newest, " ".join(row.flags), *since]

@@ -96,11 +96,11 @@ class Outline:
 
 def outline_of(series: Iterable[ShownSeries]) -> Outline:
     """The outline of these series, in the order of their ids."""
-    measured = [one for one in series if one.has_points]
+    measured_series = [row for row in series if row.has_points]
     return Outline(
-        [one.pk for one in measured],
-        {one.benchmark: one.pk for one in measured},
-        frozenset(commit for one in measured for commit in one.recent),
+        [row.pk for row in measured_series],
+        {row.benchmark: row.pk for row in measured_series},
+        frozenset(commit for row in measured_series for commit in row.recent),
     )
 
 

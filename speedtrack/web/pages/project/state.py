@@ -126,8 +126,8 @@ def sides_of_row(state: GridState, lines: Sequence[LineColumns]) -> RowSides:
     of_commits = {(line.series_id, at): side for line in lines for at, side in neighbours_on(line, state.path)}
     chain, releases = {}, state.releases
     for series in (line.series_id for line in lines):
-        measured = [at for at, candidate in enumerate(releases) if series in candidate.values]
-        for at, before in pairwise(measured):  # the newest release comes first
+        indexes = [at for at, candidate in enumerate(releases) if series in candidate.values]
+        for at, before in pairwise(indexes):  # the newest release comes first
             if at < RELEASES:
                 chain[at, series] = TwoSides(series, releases[before].commit_id, releases[at].commit_id)
     return RowSides(of_commits, chain, since)
@@ -144,9 +144,9 @@ def since_of(newest: LineColumns, path: Sequence[GridColumn], release: MeasuredR
 def neighbours_on(line: LineColumns, path: Sequence[GridColumn]) -> Iterator[tuple[int, TwoSides]]:
     """The points among the commits of the grid, each with the clean point before it."""
     positions: list[int] = line.at.tolist()
-    shown = bisect_left(positions, len(path) - SHOWN)
-    before = next((at for at in reversed(positions[:shown]) if at not in line.flags), None)
-    for at in positions[shown:]:
+    first_shown = bisect_left(positions, len(path) - SHOWN)
+    before = next((at for at in reversed(positions[:first_shown]) if at not in line.flags), None)
+    for at in positions[first_shown:]:
         if before is not None:
             yield at, TwoSides(line.series_id, path[before].pk, path[at].pk)
         if at not in line.flags:

@@ -92,20 +92,26 @@ def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
     tags = tagged_commits(project)
     series = measured_series(project, machine, metric, [commit.pk for *_, commit in tags])
     choices = choices_of(series, query.getlist("benchmark"))
-    chosen, counted = ([choice.name for choice in choices if getattr(choice, kind)] for kind in ("chosen", "counted"))
-    has_totals = not everything and (len(counted) <= MOST_COUNTED or "totals" in query)
-    compared = sorted({*chosen, *counted}) if has_totals else chosen
-    used = {*chosen, *counted}
-    own = {entry.pk: entry.benchmark for entry in series if entry.benchmark in used}
-    releases = with_outcomes(tags, machine, list(own))
-    stretch = whole_of(releases) if everything else stretch_of(releases, query.get("before", ""), len(compared))
-    names = {name: number for number, name in enumerate(compared)}
-    points = points_by_release({pk: names[name] for pk, name in own.items() if name in names}, stretch)
-    to_compare = ReleasesToCompare(compared, stretch, points)
-    tables, totals = (
-        tables_and_totals(project, metric, chosen, counted, to_compare) if has_totals else (tables_of(to_compare), [])
+    chosen_names, counted_names = (
+        [choice.name for choice in choices if getattr(choice, kind)] for kind in ("chosen", "counted")
     )
-    drawn = points if stretch.is_whole else values_by_release([pk for pk in own if own[pk] in chosen], releases)
+    has_totals = not everything and (len(counted_names) <= MOST_COUNTED or "totals" in query)
+    compared_names = sorted({*chosen_names, *counted_names}) if has_totals else chosen_names
+    used_names = {*chosen_names, *counted_names}
+    own = {entry.pk: entry.benchmark for entry in series if entry.benchmark in used_names}
+    releases = with_outcomes(tags, machine, list(own))
+    stretch = whole_of(releases) if everything else stretch_of(releases, query.get("before", ""), len(compared_names))
+    names = {name: number for number, name in enumerate(compared_names)}
+    points = points_by_release({pk: names[name] for pk, name in own.items() if name in names}, stretch)
+    to_compare = ReleasesToCompare(compared_names, stretch, points)
+    tables, totals = (
+        tables_and_totals(project, metric, chosen_names, counted_names, to_compare)
+        if has_totals
+        else (tables_of(to_compare), [])
+    )
+    chart_points = (
+        points if stretch.is_whole else values_by_release([pk for pk in own if own[pk] in chosen_names], releases)
+    )
     return ReleasesPage(
         project,
         machines,
@@ -117,7 +123,7 @@ def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
         tables,
         totals,
         has_totals,
-        chart_of(metric, releases, chosen, drawn),
+        chart_of(metric, releases, chosen_names, chart_points),
     )
 
 
@@ -130,10 +136,10 @@ def choices_of(series: Sequence[MeasuredSeries], requested_names: list[str]) -> 
     benchmarks = {entry.benchmark: entry for entry in series}
     ordered = sorted(benchmarks, key=lambda name: (benchmarks[name].ladder, benchmarks[name].rung or 0, name))
     usual = [name for name in ordered if not benchmarks[name].ladder] or ordered
-    requested, counted = set(requested_names), set(usual)
+    requested, counted_names = set(requested_names), set(usual)
     visible_names = [name for name in ordered if name in requested] or usual[: MOST_LINES // 2]
-    chosen = set(visible_names[:MOST_LINES])
-    return [BenchmarkChoice(name, name in chosen, name in counted) for name in ordered]
+    chosen_names = set(visible_names[:MOST_LINES])
+    return [BenchmarkChoice(name, name in chosen_names, name in counted_names) for name in ordered]
 
 
 def chart_of(

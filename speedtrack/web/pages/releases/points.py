@@ -63,8 +63,8 @@ def points_by_release(series: Mapping[int, int], stretch: Stretch) -> dict[int, 
 
     ``series``: by id, a number that the series of its benchmark share.
     """
-    shown = [Place(*place) for place in product(series, (release.commit.pk for release in stretch.shown))]
-    return grouped(points_at([*shown, *references(series, stretch)]))
+    keys = [Place(*key) for key in product(series, (release.commit.pk for release in stretch.shown))]
+    return grouped(points_at([*keys, *references(series, stretch)]))
 
 
 def references(series: Mapping[int, int], stretch: Stretch) -> list[Place]:
@@ -80,13 +80,13 @@ def references(series: Mapping[int, int], stretch: Stretch) -> list[Place]:
 
 def values_by_release(series: Sequence[int], releases: Sequence[Release]) -> dict[int, Points]:
     """By commit id, the points of all releases."""
-    places = product(series, (release.commit.pk for release in releases))
-    return grouped(points_at([Place(*place) for place in places]))
+    keys = product(series, (release.commit.pk for release in releases))
+    return grouped(points_at([Place(*key) for key in keys]))
 
 
-def grouped(points_by_place: Mapping[Place, SidePoint]) -> dict[int, Points]:
+def grouped(points_by_key: Mapping[Place, SidePoint]) -> dict[int, Points]:
     """By commit id: its points, by benchmark and then by series."""
     points: dict[int, Points] = defaultdict(lambda: defaultdict(dict))
-    for place, point in points_by_place.items():
-        points[place.commit_id][point.benchmark][place.series_id] = point
+    for key, point in points_by_key.items():
+        points[key.commit_id][point.benchmark][key.series_id] = point
     return points

@@ -75,18 +75,18 @@ class ReleasesToCompare:
     @cached_property
     def shown(self) -> dict[str, Points]:
         """The points of each shown release that was measured."""
-        measured = [release for release in self.stretch.shown if release.commit.pk in self.points]
-        return {release.tag: self.points[release.commit.pk] for release in measured}
+        measured_releases = [release for release in self.stretch.shown if release.commit.pk in self.points]
+        return {release.tag: self.points[release.commit.pk] for release in measured_releases}
 
     @cached_property
     def references(self) -> dict[tuple[str, str], tuple[Release, Release] | None]:
         """By benchmark and release: the one before it and the first."""
         with_points = [release for release in self.stretch.releases if release.commit.pk in self.points]
         return {
-            (name, release.tag): references_of(own, place)
+            (name, release.tag): references_of(own, index)
             for name in self.names
             if (own := [release for release in with_points if name in self.points[release.commit.pk]])
-            for place, release in enumerate(own)
+            for index, release in enumerate(own)
         }
 
     @cached_property
@@ -99,17 +99,19 @@ class ReleasesToCompare:
             for reference in both
         }
 
-    def sides_of(self, project: Project, counted: Sequence[str]) -> SidesOfProject:
+    def sides_of(self, project: Project, counted_names: Sequence[str]) -> SidesOfProject:
         """What totals of these releases over some of the benchmarks rest on."""
-        places = [(old.attempts, old.flags, new.attempts, new.flags) for old, new in self.matched.values()]
+        attempts = [(old.attempts, old.flags, new.attempts, new.flags) for old, new in self.matched.values()]
         sides = [TwoSides(new.series_id, old.commit_id, new.commit_id) for old, new in self.matched.values()]
-        shown = [(release.tag, release.commit.pk, release.failure) for release in self.stretch.shown]
-        return SidesOfProject(project.pk, digest(repr((counted, shown, [*self.matched], places)).encode()), sides)
+        shown_releases = [(release.tag, release.commit.pk, release.failure) for release in self.stretch.shown]
+        return SidesOfProject(
+            project.pk, digest(repr((counted_names, shown_releases, [*self.matched], attempts)).encode()), sides
+        )
 
 
-def tables_of(compared: ReleasesToCompare) -> list[BenchmarkTable]:
+def tables_of(comparison: ReleasesToCompare) -> list[BenchmarkTable]:
     """The shown releases under each benchmark; each is compared with two others, all at once."""
-    rows = dict(zip(compared.matched, compared_rows([*compared.matched.values()]), strict=True))
+    rows = dict(zip(comparison.matched, compared_rows([*comparison.matched.values()]), strict=True))
     return [
         BenchmarkTable(
             name,
@@ -117,39 +119,43 @@ def tables_of(compared: ReleasesToCompare) -> list[BenchmarkTable]:
                 cell_of(
                     name,
                     release,
-                    compared.shown.get(release.tag, {}).get(name),
-                    compared.references.get((name, release.tag)),
+                    comparison.shown.get(release.tag, {}).get(name),
+                    comparison.references.get((name, release.tag)),
                     rows,
                 )
-                for release in compared.stretch.shown
+                for release in comparison.stretch.shown
             ],
         )
-        for name in compared.names
+        for name in comparison.names
     ]
 
 
 def tables_and_totals(
-    project: Project, metric: Metric, chosen: Sequence[str], counted: Sequence[str], compared: ReleasesToCompare
+    project: Project,
+    metric: Metric,
+    chosen_names: Sequence[str],
+    counted_names: Sequence[str],
+    comparison: ReleasesToCompare,
 ) -> tuple[list[BenchmarkTable], list[ReleaseTotal]]:
     """The tables of the chosen benchmarks, and the totals of those that are counted; all are compared.
 
     The totals are made once until what they rest on changes: then only the chosen benchmarks are compared.
     """
-    subject = compared.sides_of(project, counted)
+    subject = comparison.sides_of(project, counted_names)
     (version,) = versions_of([subject])
     key = subject.key(version)
     totals = TOTALS.get(key)
     if totals is None:
-        tables = {table.name: table for table in tables_of(compared)}
-        totals = totals_of(metric, [tables[name] for name in counted])
+        tables = {table.name: table for table in tables_of(comparison)}
+        totals = totals_of(metric, [tables[name] for name in counted_names])
         TOTALS.put(key, totals)
-        return [tables[name] for name in chosen], totals
-    return tables_of(replace(compared, names=chosen)), totals
+        return [tables[name] for name in chosen_names], totals
+    return tables_of(replace(comparison, names=chosen_names)), totals
 
 
-def references_of(measured: Sequence[Release], place: int) -> tuple[Release, Release] | None:
+def references_of(releases: Sequence[Release], index: int) -> tuple[Release, Release] | None:
     """The release before the one at this place, and the first; None for the first."""
-    return (measured[place - 1], measured[0]) if place else None
+    return (releases[index - 1], releases[0]) if index else None
 
 
 def cell_of(

@@ -17,11 +17,11 @@ from speedtrack.benchmarks import numbers
 from speedtrack.reports.machines import keep_secret
 from speedtrack.runs.models import Environment, Machine, Run, Status
 from speedtrack.runs.queue import estimates
-from speedtrack.runs.queue.estimates import DurationEstimate, Total
+from speedtrack.runs.queue.estimates import DurationEstimate, WaitingTotal
 from speedtrack.runs.queue.progress import Progress, progress_of
 from speedtrack.runs.scheduling import soundness, standing, states
 from speedtrack.runs.scheduling.soundness import Soundness
-from speedtrack.runs.scheduling.standing import Standing
+from speedtrack.runs.scheduling.standing import MachineStanding
 from speedtrack.web.pages.running.live import stream_of_queue
 
 WAITING = 12  # waiting runs listed per machine
@@ -85,7 +85,7 @@ class MachineWork:
 
     machine: Machine
     environment_since: datetime | None
-    standing: Standing
+    standing: MachineStanding
     soundness: Soundness | None = None
     running: Run | None = None
     progress: Progress | None = None
@@ -128,10 +128,10 @@ class QueuePage:
         """What waits, and for what."""
         busy = sum(work.running is not None or work.is_secret for work in self.machines)
         names = ", ".join(work.machine.name for work in self.machines if work.queued)
-        measured = f"{busy} {'is' if busy == 1 else 'are'} being measured" if busy else "none is being measured"
+        measuring = f"{busy} {'is' if busy == 1 else 'are'} being measured" if busy else "none is being measured"
         if self.queued:
-            return f"{self.queued} run{' waits' if self.queued == 1 else 's wait'} for {names}; {measured}"
-        return f"No run waits; {measured}"
+            return f"{self.queued} run{' waits' if self.queued == 1 else 's wait'} for {names}; {measuring}"
+        return f"No run waits; {measuring}"
 
     @property
     def waiting_since(self) -> datetime | None:
@@ -146,8 +146,8 @@ def load(access: Access) -> QueuePage:
     in_service = [machine for machine in machines if not machine.retired_at and not machine.outside]
     next_runs = waiting_runs([machine.pk for machine in in_service])
     works = expected_works(in_service, active, next_runs, access)
-    ended = ended_runs([machine.pk for machine in machines if not machine.outside], access)
-    return QueuePage(works, failed_or_lost(access), ended, stream_of_queue(), version)
+    latest_runs = ended_runs([machine.pk for machine in machines if not machine.outside], access)
+    return QueuePage(works, failed_or_lost(access), latest_runs, stream_of_queue(), version)
 
 
 def shown_machines(access: Access) -> list[Machine]:
@@ -198,7 +198,7 @@ def expected_works(
     standings, machine_works = standing.of_machines(machines), []
     sound = soundness.of_machines(machines, standings, access.hidden)
     for machine in machines:
-        total = totals.get(machine.pk, Total(0, None))
+        total = totals.get(machine.pk, WaitingTotal(0, None))
         since = getattr(machine, "since")  # noqa: B009 (an annotation)
         work = MachineWork(machine, since, standings[machine.pk], sound[machine.pk], running.get(machine.pk))
         work.queued = total.runs

@@ -128,7 +128,11 @@ class RunPage:
     @property
     def scripted(self) -> list[str]:
         """The benchmarks with a script, if they are too many for a list."""
-        return list(dict.fromkeys(one.benchmark for one in self.scripts)) if len(self.scripts) > LISTED_SCRIPTS else []
+        return (
+            list(dict.fromkeys(script.benchmark for script in self.scripts))
+            if len(self.scripts) > LISTED_SCRIPTS
+            else []
+        )
 
     @property
     def duel(self) -> Duel:
@@ -242,8 +246,8 @@ def measurement_rows(run: Run, attempt: Attempt | None, are_drawn: bool) -> list
     if attempt is None:
         return []
     samples = Samples.objects.filter(measurement=OuterRef("pk")).values("values")
-    drawn = drawn_metrics(run) if are_drawn else []
-    values = Case(When(series__metric__in=drawn, then=Subquery(samples)), default=None)
+    metrics_of_chart = drawn_metrics(run) if are_drawn else []
+    values = Case(When(series__metric__in=metrics_of_chart, then=Subquery(samples)), default=None)
     columns = ("series__benchmark__name", "series__metric", *MeasurementRow._fields[2:-1])
     stored_values = Measurement.objects.filter(attempt=attempt).values_list(*columns, values)
     rows = [MeasurementRow(benchmark, METRICS[metric], *remaining) for benchmark, metric, *remaining in stored_values]

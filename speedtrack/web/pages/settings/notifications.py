@@ -104,8 +104,8 @@ def bell_of(user: User | AnonymousUser, project: Project) -> int | None:
     """The number of the user's subscription to slowdowns of the whole project; None without one."""
     if not user.is_authenticated:
         return None
-    whole = Subscription.objects.filter(project=project, branches="*", benchmarks="*", subscriber__user=user)
-    return whole.values_list("pk", flat=True).first()
+    subscriptions = Subscription.objects.filter(project=project, branches="*", benchmarks="*", subscriber__user=user)
+    return subscriptions.values_list("pk", flat=True).first()
 
 
 def save_person(subscriber: Subscriber, form_data: QueryDict) -> None:

@@ -203,13 +203,11 @@ def load(project: Project) -> SettingsPage:
     queued_runs = Run.objects.filter(project=project, status=Status.QUEUED, canary=None)
     calls = project.deliveries.order_by("-pk").values_list("received_at", flat=True)
     branches = project.branches.annotate(total=Window(Count("pk"))).select_related("head")
-    listed: list[Any] = list(
-        branches.order_by("-tracked", F("deleted_at").asc(nulls_first=True), "name")[:MOST_BRANCHES]
-    )
+    rows: list[Any] = list(branches.order_by("-tracked", F("deleted_at").asc(nulls_first=True), "name")[:MOST_BRANCHES])
     former_until = project.former_hook_secret_until if hooks.former_is_valid(project) else None
     return SettingsPage(
-        branches=listed,
-        unlisted=listed[0].total - len(listed) if listed else 0,
+        branches=rows,
+        unlisted=rows[0].total - len(rows) if rows else 0,
         channels=project.channels.count(),
         annotations=project.annotations.count(),
         waiting=queued_runs.count(),

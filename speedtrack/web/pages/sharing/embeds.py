@@ -36,20 +36,24 @@ def load(view: View, query: QueryDict) -> EmbedPage:
     size = [parameters.get(key, str(usual)) for key, usual in (("width", WIDTH), ("height", HEIGHT))]
     sizes = [(f"(width < {frame}px)", [str(width), str(height)]) for frame, width, height in NARROW]
     pictures = [
-        (" and ".join(filter(None, [frames, "" if theme else f"(prefers-color-scheme: {shade})"])), sized, shade)
-        for frames, sized in [*sizes, ("", size)]
+        (
+            " and ".join(filter(None, [frames, "" if theme else f"(prefers-color-scheme: {shade})"])),
+            size_of_frame,
+            shade,
+        )
+        for frames, size_of_frame in [*sizes, ("", size)]
         for shade in ((theme,) if theme else THEMES)
     ]
 
-    def address(sized: list[str], shade: str) -> str:
-        parameters["width"], parameters["height"] = sized
+    def address(size_of_frame: list[str], shade: str) -> str:
+        parameters["width"], parameters["height"] = size_of_frame
         return f"{picture}?{parameters.urlencode()}&theme={shade}"
 
     return EmbedPage(
         title=f"{view.scope.project.name}: {view.benchmark}, {view.scope.metric.title}",
         url=f"{settings.URL}{page}?{without_size(parameters)}".rstrip("?"),
         theme=theme,
-        sources=[(media, address(sized, shade)) for media, sized, shade in pictures if media],
+        sources=[(media, address(size_of_frame, shade)) for media, size_of_frame, shade in pictures if media],
         picture=address(size, theme or THEMES[0]),
     )
 

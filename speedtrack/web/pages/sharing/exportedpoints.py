@@ -183,8 +183,8 @@ def document(filters: ExportFilters) -> Iterator[str]:
 def rows_by_commit(filters: ExportFilters, form: Form) -> Iterator[list[str]]:
     """The rows of each commit that has some, oldest commit first."""
     parameters: dict[str, Any] = vars(filters) | {"project": filters.project.pk, "branch": filters.branch.pk}
-    chosen = {row[0]: ChosenSeries._make(row) for row in fetch(SERIES, parameters)}
-    writer = RowWriter(form, filters.samples, chosen)
+    series_by_id = {row[0]: ChosenSeries._make(row) for row in fetch(SERIES, parameters)}
+    writer = RowWriter(form, filters.samples, series_by_id)
     first, last = ends_of(filters)
     for number in range(max(first, filters.after + 1), last + 1, STRETCH):
         stretch = {"first": number, "last": min(number + STRETCH - 1, END)}
@@ -208,7 +208,7 @@ def points_of(commits: Sequence[int], series: Mapping[int, ChosenSeries], only_t
         "commits": list(commits),
         "series": list(series) if only_these else [],
         "all": not only_these,
-        "outside": any(one.is_outside for one in series.values()),
+        "outside": any(chosen_series.is_outside for chosen_series in series.values()),
     }
     return {commit: columns_of(row) for commit, *row in fetch(POINTS, parameters)}
 
@@ -260,8 +260,8 @@ def ends_of(filters: ExportFilters) -> tuple[int, int]:
 
 
 def columns_of(row: Sequence[Any]) -> CommitPoints:
-    *encoded, flags, timed, times = row
-    own_times = dict(zip(timed or (), times or (), strict=True))
+    *encoded, flags, attempts, times = row
+    own_times = dict(zip(attempts or (), times or (), strict=True))
     return CommitPoints._make([*map(array_of, encoded), json.loads(flags or "{}"), own_times])
 
 
@@ -298,7 +298,7 @@ def flags_of(points: CommitPoints, form: Form) -> Iterable[str]:
 
 
 def times_of(points: CommitPoints, attempts: Attempts, form: Form) -> Iterable[str]:
-    """The run, and when it was measured: what a result from outside says of itself, else when its attempt ended."""
+    """The run, and when it was measured: the time stated by a result from outside, else the end of its attempt."""
     usual = {pk: form.text(run_of(*attempt)) for pk, attempt in attempts.items()}
     if not points.times:
         return map(usual.__getitem__, points.attempts.tolist())
@@ -315,4 +315,4 @@ def run_of(run: int, time: datetime | None) -> dict[str, Any]:
 def attempts_of(columns: Iterable[CommitPoints]) -> Attempts:
     """By id: the run of each attempt, and when it ended."""
     ids = sorted({pk for points in columns for pk in points.attempts.tolist()})
-    return {pk: (run, ended) for pk, run, ended in fetch(ATTEMPTS, {"attempts": ids})} if ids else {}
+    return {pk: (run, ended_at) for pk, run, ended_at in fetch(ATTEMPTS, {"attempts": ids})} if ids else {}

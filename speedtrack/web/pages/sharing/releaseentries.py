@@ -40,17 +40,19 @@ def load(project: Project, before: str = "") -> ReleaseEntries:
     count = min(releasepoints.MOST, max(1, MOST_COMPARED // max(1, len(card.trends))))
     most = min(releasepoints.MOST, count + releasepoints.FEW)
     releases = releasepoints.newest_releases({project.pk: list(series)}, {}, most, before)[project.pk]
-    shown = releases[:count]
-    times = dict(project.commits.filter(sha__in=[release.sha for release in shown]).values_list("sha", "committed_at"))
+    page_releases = releases[:count]
+    times = dict(
+        project.commits.filter(sha__in=[release.sha for release in page_releases]).values_list("sha", "committed_at")
+    )
     subject = ReleaseSubject(project.pk, card.metric, len(card.trends))
     pairs = {
         release.tag: pair
-        for index, release in enumerate(shown)
+        for index, release in enumerate(page_releases)
         if (pair := releasepoints.pair_of_first(releases[index:], subject))
     }
     changes = dict(zip(pairs, releasepoints.judge_releases([*pairs.values()]), strict=True))
     entries = [
         ReleaseEntry(release.tag, release.sha, times[release.sha], card.metric, changes.get(release.tag))
-        for release in shown
+        for release in page_releases
     ]
-    return ReleaseEntries(entries, shown[-1].tag if len(releases) > count else "")
+    return ReleaseEntries(entries, page_releases[-1].tag if len(releases) > count else "")

@@ -26,10 +26,10 @@ def lines_of(page: StoryPage, address: str) -> Iterator[str]:
     yield f"**{literal(page.headline)}**"
     if page.total:
         yield f"Benchmarks: {literal(page.counts)}."
-    for title, told in (("Largest losses", page.losses), ("Largest gains", page.gains)):
-        if told:
+    for title, changes in (("Largest losses", page.losses), ("Largest gains", page.gains)):
+        if changes:
             yield from ("", f"## {title}", "")
-            yield from (f"- {line_of(page, change)}" for change in told)
+            yield from (f"- {line_of(page, change)}" for change in changes)
     yield ""
     yield f"[Chart and numbers]({settings.URL}{address})"
 

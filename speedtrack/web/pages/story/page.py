@@ -129,27 +129,27 @@ def sides_named(project: Project, base: str, head: str) -> tuple[str, str]:
     if base and head:
         return base, head
     tags = tagged_commits(project)
-    measured = measured_by([commit.pk for *_, commit in tags])
-    names = [name for _, name, commit in tags if commit.pk in measured or name == head]
+    measured_commits = measured_by([commit.pk for *_, commit in tags])
+    names = [name for _, name, commit in tags if commit.pk in measured_commits or name == head]
     head = head or (names[-1] if names else "")
     earlier = names[: names.index(head)] if head in names else []
     return base or (earlier[-1] if earlier else ""), head
 
 
 def told(project: Project, sides: BothSides, between: Between, metrics: list[Metric], metric: Metric) -> StoryPage:
-    counted = between.rows.of_metric(metric.name).counted
+    counted_rows = between.rows.of_metric(metric.name).counted
     causes = causes_of(project, sides, metric)
-    drawn = list(counted[:DRAWN])
+    forest_rows = list(counted_rows[:DRAWN])
     return StoryPage(
         project,
         sides,
         metrics,
         metric,
         between.total_of(metric),
-        losses=largest(counted, Ruling.WORSE, causes),
-        gains=largest(counted, Ruling.BETTER, causes),
-        drawn=drawn,
-        forest=Forest.of([(row.ratio, row.low, row.high) for row in drawn], clipped=True),
+        losses=largest(counted_rows, Ruling.WORSE, causes),
+        gains=largest(counted_rows, Ruling.BETTER, causes),
+        drawn=forest_rows,
+        forest=Forest.of([(row.ratio, row.low, row.high) for row in forest_rows], clipped=True),
     )
 
 

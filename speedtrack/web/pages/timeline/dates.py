@@ -25,14 +25,14 @@ def with_commits(slug: str, metric: str, query: QueryDict) -> QueryDict:
     branch = scope_of(slug, query, metric).branch
     if branch is None:
         raise Http404(f"{slug} has no branch yet.")
-    changed = query.copy()
+    parameters = query.copy()
     for key in ("since", "until", "around", "last"):
-        changed.pop(key, None)
+        parameters.pop(key, None)
     if since := query.get("since"):
-        changed["from"] = first_since(branch, midnight(since))
+        parameters["from"] = first_since(branch, midnight(since))
     if until := query.get("until"):
-        changed["to"] = last_before(branch, midnight(until) + timedelta(days=1))
-    return changed
+        parameters["to"] = last_before(branch, midnight(until) + timedelta(days=1))
+    return parameters
 
 
 def first_since(branch: Branch, moment: datetime) -> str:

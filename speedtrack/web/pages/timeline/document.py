@@ -143,10 +143,12 @@ def chart_values(document: dict[str, Any]) -> dict[str, Any]:
 
 def chart_path(path: dict[str, Any], commits: dict[str, list[Any]]) -> dict[str, Any]:
     """A path with the columns of its own commits instead of their places among all ``commits``."""
-    places = path["commits"]
-    own = {name: [commits[name][index] for index in places["index"]] for name in ("sha", "subject", "author", "time")}
+    own_commits = path["commits"]
+    own = {
+        name: [commits[name][index] for index in own_commits["index"]] for name in ("sha", "subject", "author", "time")
+    }
     gaps = [{**gap, "at": at} for gap in path["gaps"] for at in gap["at"]]
-    return path | {"commits": {"at": places["at"], **own}, "gaps": gaps}
+    return path | {"commits": {"at": own_commits["at"], **own}, "gaps": gaps}
 
 
 def heading(overlay: Overlay) -> dict[str, Any]:
@@ -215,10 +217,10 @@ def path_document(document: PathDocument) -> dict[str, Any]:
 
 def gap_documents(gaps: Mapping[int, Gap], with_point: Collection[int]) -> list[dict[str, Any]]:
     """The gaps by position, those of one reason together: most commits of a long branch were left out for one."""
-    places: dict[tuple[str, str], list[int]] = defaultdict(list)
+    positions: dict[tuple[str, str], list[int]] = defaultdict(list)
     for at in sorted(gaps.keys() - with_point):
-        places[gaps[at].state, gaps[at].reason].append(at)
-    return [{"state": state, "reason": reason, "at": own} for (state, reason), own in places.items()]
+        positions[gaps[at].state, gaps[at].reason].append(at)
+    return [{"state": state, "reason": reason, "at": own} for (state, reason), own in positions.items()]
 
 
 def shown_document(overlay: Overlay, documents: Sequence[PathDocument], number: int) -> dict[str, Any]:
@@ -305,9 +307,9 @@ def numbers(values: Array) -> str:
 
 def json_object(values: dict[str, Any], **encoded: str) -> str:
     """One JSON object of values, some of which are ``encoded`` already."""
-    others = {name: value for name, value in values.items() if name not in encoded}
+    unencoded = {name: value for name, value in values.items() if name not in encoded}
     extras = "".join(f',"{name}":{text}' for name, text in encoded.items())
-    return f"{json.dumps(others, separators=(',', ':'))[:-1]}{extras}}}"
+    return f"{json.dumps(unencoded, separators=(',', ':'))[:-1]}{extras}}}"
 
 
 def short_digest(digest: str) -> str:

@@ -173,9 +173,9 @@ def suggestions(near: LineName, text: str, access: Access) -> list[Suggestion]:
         other_benchmark=other(benchmark__name=near.benchmark),
         other_metric=other(metric=near.metric),
     ).order_by("other_project", "other_benchmark", "other_metric", "benchmark__name", "metric", "machine__name")
-    parts = ("project_id", "project__slug", "benchmark__name", "metric", "machine__name")
+    columns = ("project_id", "project__slug", "benchmark__name", "metric", "machine__name")
     ranks = ("other_project", "other_benchmark", "other_metric")
-    rows = ranked.values_list(*parts, *ranks).distinct()[:MOST_READ]
+    rows = ranked.values_list(*columns, *ranks).distinct()[:MOST_READ]
     own = {project: wanted_branches(names, terms) for project, names in branches.items()}
     line_names = (
         LineName(slug, benchmark, metric, machine, branch)

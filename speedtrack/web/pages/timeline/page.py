@@ -93,7 +93,9 @@ def load(view: View, why_sha: str) -> TimelinePage:
         workload=workload.workload_text(benchmark),
         references=workload.reference_rates(benchmark, view.machine_names),
         sight=sight,
-        floors=[floor for floor in floors if floor.pk not in {one.floor.pk for one in sight if one.floor}],
+        floors=[
+            floor for floor in floors if floor.pk not in {seen_line.floor.pk for seen_line in sight if seen_line.floor}
+        ],
         mutes=mutes_in(view),
         why=why_of(view, why_sha),
     )

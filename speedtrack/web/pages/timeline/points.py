@@ -1,4 +1,4 @@
-"""What is read along the paths of a timeline: commits, gaps, changes, tags, annotations, releases and single trials.
+"""Data along the paths of a timeline: commits, gaps, changes, tags, annotations, releases and single trials.
 
 An annotation stands at the commit that it is about, or at the one that followed its moment.
 """
@@ -164,9 +164,9 @@ def gaps_in(overlay: Overlay) -> Gaps:
         within = Q(commit__positions__branch=path.branch, commit__positions__number__range=(path.first, path.last))
         own |= within & Q(project=path.branch.project_id, on_machine__in=machines)
         deferred |= within & Q(branch=path.branch)
-    place = ("commit__positions__branch", "commit__positions__number")
-    rows = runs.filter(own).values_list(*place, *GAP_COLUMNS)
-    rows = rows.union(Deferral.objects.filter(deferred).values_list(*place, *DEFERRAL_COLUMNS), all=True)
+    position_columns = ("commit__positions__branch", "commit__positions__number")
+    rows = runs.filter(own).values_list(*position_columns, *GAP_COLUMNS)
+    rows = rows.union(Deferral.objects.filter(deferred).values_list(*position_columns, *DEFERRAL_COLUMNS), all=True)
     gaps: Gaps = [{} for _ in overlay.paths]
     ordered = sorted(rows, key=itemgetter(2))
     for (branch, number), gap in newest_gaps(((row[0], row[1]), *row[2:]) for row in ordered).items():

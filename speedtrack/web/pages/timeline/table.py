@@ -200,8 +200,8 @@ def csv_line(overlay: Overlay, path: int, line: LineColumns, statuses: Mapping[i
     ending = cache(partial(point_ending, names))
     endings = {at: ending(" ".join(line.flags.get(at, ())), statuses.get(at, "")) for at in {*line.flags, *statuses}}
     numbers = (*map(number_texts, (line.value, line.low, line.high)), line.n.tolist())
-    usual, places = ending("", ""), line.at.tolist()
-    each = [endings.get(at, usual) for at in places] if endings else repeat(usual, len(places))
+    usual, positions = ending("", ""), line.at.tolist()
+    each = [endings.get(at, usual) for at in positions] if endings else repeat(usual, len(positions))
     return list(map(f"{start.replace('%', '%%')},%s,%s,%s,%s,%s".__mod__, zip(*numbers, each, strict=True)))
 
 

@@ -64,7 +64,8 @@ impl Tally {
         }
         let begins_at = self.record.opened_at;
         let (closes_at, ends_at) = (u64::MAX, u64::MAX);
-        let span = Span { begins_at, counts_from: begins_at, closes_at, ends_at, requests: None, arrivals };
+        let (counts_from, requests, clients) = (begins_at, None, None);
+        let span = Span { begins_at, counts_from, closes_at, ends_at, requests, arrivals, clients };
         TestResult::new(
             &job,
             workload,

@@ -37,7 +37,7 @@ impl Gain {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
     count: u64,
@@ -49,6 +49,19 @@ pub struct Histogram {
 impl Default for Histogram {
     fn default() -> Self {
         Histogram { counts: vec![0; BUCKETS], count: 0, sum: 0, min: u64::MAX, max: 0 }
+    }
+}
+
+impl Clone for Histogram {
+    fn clone(&self) -> Self {
+        Histogram { counts: self.counts.clone(), ..*self }
+    }
+
+    /// In the memory that `self` has.
+    fn clone_from(&mut self, source: &Self) {
+        self.counts.clone_from(&source.counts);
+        (self.count, self.sum) = (source.count, source.sum);
+        (self.min, self.max) = (source.min, source.max);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::fill_source::FillSource;
 use crate::node::Node;
 use crate::probe::Probe;
 use crate::recovery::Recovery;
+use crate::scoreboard::Scoreboard;
 use crate::stairs::Stairs;
 use generator::keys::{KeyOrder, Keys};
 use generator::rng::Rng;
@@ -84,6 +85,8 @@ pub struct Job {
     pub recovery: Option<Recovery>,
     /// When the load begins, monotonic ns; none: as soon as all connections are open.
     pub begins_at: Option<u64>,
+    /// Where views see its progress, if there are any.
+    pub scoreboard: Option<Arc<Scoreboard>>,
 }
 
 /// Which values that are read are compared with those that were stored.

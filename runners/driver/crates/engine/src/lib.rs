@@ -23,6 +23,7 @@ pub mod recovery;
 pub mod resources;
 mod scan;
 pub mod schedule;
+pub mod scoreboard;
 pub mod server_process;
 pub mod stage;
 pub mod stairs;

@@ -122,9 +122,9 @@ impl Meter {
         self
     }
 
-    /// What was counted so far: replies inside the window, and the sum of the latencies in ns.
-    pub fn so_far(&self) -> (u64, u64) {
-        (self.record.inside.replies, self.record.latency.sum())
+    /// What was counted so far.
+    pub fn record(&self) -> &Record {
+        &self.record
     }
 
     pub fn edge(&self) -> u64 {

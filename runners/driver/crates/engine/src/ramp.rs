@@ -1,9 +1,9 @@
-//! Rates that change over a window, with the moments at which requests are due by them.
+//! Numbers that change over a window: rates, with the moments at which requests are due by them, and numbers of connections.
 
 use std::f64::consts::TAU;
 
-/// A rate that changes from `from` to `to` requests per second, both above 0, while a window of `window_s` lasts. Before it,
-/// for `before_s`, it is `from`.
+/// A rate that changes from `from` to `to` requests per second, both above 0, while a window of `window_s` lasts; or a number of
+/// connections. Before it, for `before_s`, it is `from`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ramp {
     pub from: f64,
@@ -13,7 +13,7 @@ pub struct Ramp {
     pub window_s: f64,
 }
 
-/// How a rate gets from its first value to its last.
+/// How a number gets from its first value to its last.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Shape {
     /// Evenly.
@@ -49,6 +49,37 @@ impl Ramp {
             false => self.window_s + (count - all) / self.to,
         };
         self.before_s + at
+    }
+
+    /// The number itself at `moment`, s after the begin of all.
+    pub fn at(&self, moment: f64) -> f64 {
+        let (rise, length) = (self.to - self.from, self.window_s);
+        let at = (moment - self.before_s).clamp(0.0, length);
+        let in_period = |periods: u32| {
+            let period = length / f64::from(periods);
+            (at % period) / period
+        };
+        match self.shape {
+            Shape::Line => self.from + rise * at / length,
+            Shape::Steps(steps) => {
+                let step = (at * f64::from(steps) / length).floor().min(f64::from(steps - 1));
+                self.step_rate(step, steps)
+            }
+            Shape::Sine(periods) => self.from + rise / 2.0 * (1.0 - libm::cos(TAU * in_period(periods))),
+            Shape::Burst { periods, share } => {
+                if in_period(periods) < 1.0 - share {
+                    self.from
+                } else {
+                    self.to
+                }
+            }
+        }
+    }
+
+    /// The mean of the `seconds` that begin `after_s` in the window.
+    pub fn mean_of(&self, after_s: f64, seconds: f64) -> f64 {
+        let due_before = |moment: f64| self.due_before(self.before_s + moment);
+        (due_before(after_s + seconds) - due_before(after_s)) / seconds
     }
 
     /// The mean rate of the window.
@@ -161,3 +192,24 @@ impl Ramp {
 const SAME_S: f64 = 1e-10;
 /// Bisection alone would have found a moment of a day by then.
 const MOST_ROUNDS: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_at_a_moment_is_what_the_integral_grows_by() {
+        for shape in [Shape::Line, Shape::Steps(4), Shape::Sine(2), Shape::Burst { periods: 3, share: 0.25 }]
+        {
+            for (from, to) in [(3.0, 40.0), (40.0, 3.0)] {
+                let ramp = Ramp { from, to, shape, before_s: 0.5, window_s: 10.0 };
+                for part in 0..1000 {
+                    let (moment, short) = (0.005 + f64::from(part) / 100.0, 1e-6);
+                    let grown = ramp.mean_of(moment, short);
+                    assert!((ramp.at(0.5 + moment) - grown).abs() < 1e-3, "{shape:?} {moment}: {grown}");
+                }
+                assert_eq!((ramp.at(0.0), ramp.at(0.2)), (from, from));
+            }
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Pacing as a value: when connections may send, and when replies count. The loop asks it and has no modes of its own.
 
+use crate::ramp::Ramp;
 use crate::schedule::Arrivals;
 use generator::share::share;
 
@@ -17,6 +18,8 @@ pub enum Stage {
     Exactly { requests: u64 },
     /// As [`Stage::Timed`], but requests are due by a schedule, whether or not those before were answered.
     Open { warmup_ns: u64, window_ns: u64, arrivals: Arrivals },
+    /// As [`Stage::Timed`], but only so many connections send as `clients` says; the others are open and wait.
+    Ramped { warmup_ns: u64, window_ns: u64, clients: Ramp },
     /// Load for `ns`, closed or by a schedule; what is then in flight is awaited and counts, too: the window ends with
     /// the last reply.
     Slice { ns: u64, arrivals: Option<Arrivals> },
@@ -36,6 +39,8 @@ pub struct Span {
     pub requests: Option<u64>,
     /// The schedule of an open loop.
     pub arrivals: Option<Arrivals>,
+    /// How many connections send, of a closed loop; none: all.
+    pub clients: Option<Ramp>,
 }
 
 impl Stage {
@@ -47,10 +52,14 @@ impl Stage {
             ends_at: begins_at + warmup_ns + window_ns,
             requests: None,
             arrivals: None,
+            clients: None,
         };
         match self {
             Stage::WarmUp { ns } => Span { counts_from: u64::MAX, ..timed(now, 0, ns) },
             Stage::Timed { warmup_ns, window_ns } => timed(now, warmup_ns, window_ns),
+            Stage::Ramped { warmup_ns, window_ns, clients } => {
+                Span { clients: Some(clients), ..timed(now, warmup_ns, window_ns) }
+            }
             Stage::Exactly { requests } => {
                 let (closes_at, ends_at) = (u64::MAX, u64::MAX);
                 Span { closes_at, ends_at, requests: Some(requests), ..timed(now, 0, 0) }
@@ -77,10 +86,11 @@ impl Span {
         share(all / unit, index, clients).count * unit + rest
     }
 
-    /// The moment before which the span is not over, even if nothing is in flight: a schedule has gaps.
+    /// The moment before which the span is not over, even if nothing is in flight: a schedule has gaps, and of a changing
+    /// number of connections a thread may have none that sends.
     #[inline]
     pub fn lasts_until(&self) -> u64 {
-        if self.arrivals.is_some() { self.ends_at } else { 0 }
+        if self.arrivals.is_some() || self.clients.is_some() { self.ends_at } else { 0 }
     }
 
     /// How many requests a connection with `quota` left may send now, at most `pipeline`.

@@ -3,6 +3,8 @@
 mod climbing;
 mod closed_loop;
 mod open_loop;
+mod publishing;
+mod ramping;
 mod recovering;
 mod redirecting;
 mod reopening;
@@ -19,7 +21,7 @@ use crate::job::Job;
 use crate::meter::Meter;
 use crate::outcome::Cut;
 use crate::pace::Pace;
-use crate::progress::{Progress, Shared};
+use crate::progress::Shared;
 use crate::record::{Record, Traffic};
 use crate::recovery::Losses;
 use crate::resources::check_signals;
@@ -145,6 +147,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
             Err(failure) => Ok(meter.finish_cut(now, Some(Cut { at: now, failure }))),
         };
         let record = record.unwrap_or_else(|cut| Record { cut: Some(cut), ..Record::default() });
+        if record.cut.is_none() {
+            self.publish(span, &record);
+        }
         let losses = self.end_losses(now);
         let losses = Losses { gaps: record.losses.gaps.clone(), ..losses };
         let mut traffic = Traffic::default();
@@ -176,7 +181,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
             }
             if now >= self.check_at {
                 self.check_at = now + CHECK_EVERY_NS;
-                self.publish(meter);
+                self.publish(span, meter.record());
                 if self.shared.stopped.load(Ordering::Relaxed) {
                     return Ok(false);
                 }
@@ -189,12 +194,6 @@ impl<'a, P: Protocol> Worker<'a, P> {
         Ok(true)
     }
 
-    fn publish(&self, meter: &Meter) {
-        let (replies, latency_ns) = meter.so_far();
-        let bytes = self.connections.iter().map(|(_, connection)| connection.bytes_moved()).sum();
-        self.shared.publish(self.thread, Progress { replies, latency_ns, bytes });
-    }
-
     fn meter(&self, span: &Span) -> Meter {
         Meter::new(*span, self.job.slice_ns, self.job.server_pid)
             .with_commands(self.job.script.commands.len())
@@ -205,6 +204,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
 
     fn begin(&mut self, span: &Span, now: u64) -> Result<(), Failure> {
         self.climb.begin(span.begins_at);
+        if let Some(clients) = &span.clients {
+            return self.begin_ramp(clients, span, now);
+        }
         (0..self.connections.len()).try_for_each(|token| self.begin_on(token, span, (span.begins_at, now)))
     }
 

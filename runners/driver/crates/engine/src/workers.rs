@@ -77,6 +77,7 @@ pub fn run_from<P: Protocol>(
             watcher(shared.progress(job.threads));
         });
         shared.stopped.store(end.is_err(), Ordering::Relaxed);
+        job.scoreboard.iter().for_each(|board| board.end());
         shared.topology.end();
         end
     })
@@ -126,6 +127,7 @@ fn coordinate(
     let mut last = None;
     while let Some(stage) = next_stage(last) {
         let span = stage.span(begins_at.take().unwrap_or_else(clock::now));
+        job.scoreboard.iter().for_each(|board| board.begin(span));
         let (load, probe) = orders.split_at(job.threads);
         for (orders, span) in [(load, span), (probe, probe_span(job, span))] {
             for order in orders {
@@ -188,7 +190,7 @@ fn probe_span(job: &Job, span: Span) -> Span {
         series: series + PROBE_SERIES,
         ramp: None,
     });
-    Span { arrivals, ..span }
+    Span { arrivals, clients: None, ..span }
 }
 
 /// One report of each thread, in their order, or the first failure. Meanwhile `watch` is called now and then.

@@ -74,6 +74,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         allow_errors: false,
         verify: None,
         begins_at: None,
+        scoreboard: None,
     }
 }
 

@@ -8,4 +8,5 @@ pub mod perf;
 pub mod process;
 pub mod signals;
 pub mod socket;
+pub mod terminal;
 pub mod this_thread;

@@ -1,34 +1,60 @@
 //! Signals that ask the program to end: they are noted, so that a load can stop and tell what it has counted.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use libc::c_int;
 
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
+/// A bit for each signal that was noted once.
+static NOTED_ONCE: AtomicI32 = AtomicI32::new(0);
+/// What is done before a second signal ends the process.
+static LAST_ACT: OnceLock<fn()> = OnceLock::new();
 
 /// The signals that are noted, with their names.
 pub const NOTED: [(c_int, &str); 2] = [(libc::SIGINT, "SIGINT"), (libc::SIGTERM, "SIGTERM")];
 
 extern "C" fn note(signal: c_int) {
     RECEIVED.store(signal, Ordering::Relaxed);
+    let bit = 1 << signal;
+    if NOTED_ONCE.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+        if let Some(act) = LAST_ACT.get() {
+            act();
+        }
+        // SAFETY: both calls may be made in a handler; the signal then ends the process.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    }
 }
 
 /// Note the signals from now on; the second of a kind ends the process, as it does without this. What the parent process
 /// ignores stays ignored.
 pub fn note_all() {
     for (signal, _) in NOTED {
-        // SAFETY: the structures are plain data that outlive the calls, and `note` only stores a number.
+        // SAFETY: the structures are plain data that outlive the calls, and `note` does only what a handler may.
         unsafe {
             let mut before: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut before);
             if before.sa_sigaction != libc::SIG_IGN {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = note as *const () as libc::sighandler_t;
-                action.sa_flags = libc::SA_RESETHAND;
                 libc::sigaction(signal, &raw const action, std::ptr::null_mut());
             }
         }
     }
+}
+
+/// Let `act`, which may do only what a signal handler may, come before the end of the process by a second signal.
+pub fn before_the_end(act: fn()) {
+    // The first one stays: it is for the life of the process.
+    let _ = LAST_ACT.set(act);
+}
+
+/// Ask the program to end as an interrupt does: the second time at once.
+pub fn interrupt() {
+    note(libc::SIGINT);
 }
 
 /// The signal that was received, if any.

@@ -28,7 +28,7 @@ pub const CUT_SHORT: &str = "cut_short";
 /// The flags that are raised for `total` of `job`, in the order of README.md.
 pub fn of(total: &Total, job: &Job, outcome: &Outcome) -> Vec<Cow<'static, str>> {
     let arrivals = outcome.span.arrivals;
-    let is_ramp = arrivals.is_some_and(|arrivals| arrivals.ramp.is_some());
+    let is_ramp = outcome.span.clients.is_some() || arrivals.is_some_and(|arrivals| arrivals.ramp.is_some());
     let raised = [
         (CLIENT_BOUND, total.busiest_thread > BOUND_ABOVE),
         (CLIENT_DELAYED, total.most_delayed > DELAYED_ABOVE),

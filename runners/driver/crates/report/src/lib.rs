@@ -4,6 +4,7 @@ pub mod csv;
 pub mod document;
 pub mod flags;
 pub mod hdr_log;
+pub mod html;
 pub mod intervals;
 pub mod joined;
 pub mod ladder;

@@ -36,11 +36,14 @@ fn depth(depth: u64) -> String {
     format!("a connection's share of the requests is {depth}, which -P cannot exceed: raise -n")
 }
 
+const CLOSED: &str = "closed loop: from the sending, which waits for the replies";
+
 /// From when the latencies of a test in `mode` count.
 pub fn clock(mode: &str, is_open: bool) -> &'static str {
     match mode {
         "replay" if is_open => "recorded times: from the intended start",
-        "closed" => "closed loop: from the sending, which waits for the replies",
+        "closed" => CLOSED,
+        "ramp" if !is_open => CLOSED,
         "open" | "ramp" | "sweep" | "search" => "open loop: from the intended start",
         _ => "from the sending",
     }

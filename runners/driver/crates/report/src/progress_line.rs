@@ -29,6 +29,12 @@ impl ProgressLine {
         }
     }
 
+    /// The same, or a line that is never written.
+    pub fn hidden(mut self, is_hidden: bool) -> ProgressLine {
+        self.is_visible &= !is_hidden;
+        self
+    }
+
     /// Whether there is a terminal that has not been written to for `gap`.
     pub fn is_due(&self, gap: Duration) -> bool {
         self.is_visible && self.last_at.elapsed() >= gap

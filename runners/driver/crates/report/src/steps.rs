@@ -14,8 +14,12 @@ pub struct StepResult {
     /// Since the begin of the window.
     pub after_s: f64,
     pub seconds: f64,
-    /// The mean of its rate.
-    pub asked_rps: f64,
+    /// The mean of its rate; left out where the number of connections changed instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_rps: Option<f64>,
+    /// The mean of the number of connections that were to send; left out where the rate changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<f64>,
     /// Replies that came in it, and what they took from their intended start.
     pub requests: u64,
     pub throughput_rps: f64,
@@ -24,7 +28,7 @@ pub struct StepResult {
 }
 
 impl StepResult {
-    /// The `steps` parts of the window of `test`, whose rate was `ramp`; of a window that was cut short those that began.
+    /// The `steps` parts of the window of `test`, whose rate, or number of connections, was `ramp`; of a window that was cut short those that began.
     pub fn all(test: &TestResult, steps: u32, ramp: &Ramp) -> Vec<StepResult> {
         let seconds = ramp.window_s / f64::from(steps);
         let width = (seconds * 1000.0 / test.slices.width_ms as f64).round().max(1.0) as usize;
@@ -32,12 +36,13 @@ impl StepResult {
         let parts = slices.zip(&test.intervals.gains).zip(0..steps);
         let step = |((slices, gain), place): ((&[u64], _), u32)| {
             let after_s = f64::from(place) * seconds;
-            let due_before = |moment: f64| ramp.due_before(ramp.before_s + moment);
+            let mean = round(ramp.mean_of(after_s, seconds), 1);
             let requests: u64 = slices.iter().sum();
             StepResult {
                 after_s: round(after_s, 6),
                 seconds: round(seconds, 6),
-                asked_rps: round((due_before(after_s + seconds) - due_before(after_s)) / seconds, 1),
+                asked_rps: test.open.as_ref().map(|_| mean),
+                clients: if test.open.is_none() { Some(mean) } else { None },
                 requests,
                 throughput_rps: 0.0,
                 latency_us: LatencyUs::of(&Histogram::default()),
@@ -61,9 +66,15 @@ impl StepResult {
 
     /// One line for those who read.
     pub fn note(&self) -> String {
+        let rate = self.asked_rps.map(|rate| format!("at {rate:.0}/s"));
+        let load = rate.or(self.clients.map(|clients| format!("with {clients:.1} clients")));
         format!(
-            "from {:.1} s at {:.0}/s: {:.0}/s, p50 {:.1}, p99 {:.1} us",
-            self.after_s, self.asked_rps, self.throughput_rps, self.latency_us.p50, self.latency_us.p99
+            "from {:.1} s {}: {:.0}/s, p50 {:.1}, p99 {:.1} us",
+            self.after_s,
+            load.unwrap_or_default(),
+            self.throughput_rps,
+            self.latency_us.p50,
+            self.latency_us.p99
         )
     }
 }

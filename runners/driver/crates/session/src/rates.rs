@@ -10,7 +10,6 @@ use engine::schedule::{ArrivalProcess, Arrivals};
 use engine::stage::Stage;
 use engine::total::Total;
 use generator::rng::Rng;
-use report::progress_line::ProgressLine;
 use report::result::TestResult;
 use report::steps::StepResult;
 use report::warmup::WarmUp;
@@ -33,6 +32,7 @@ impl Session<'_> {
             Mode::Open { rate, arrivals } => {
                 self.open(phase, Arrivals { rate: *rate, process: *arrivals, series: 0, ramp: None })
             }
+            Mode::Ramp { setting, .. } if phase.mode.ramps_clients() => self.client_ramp(phase, setting),
             Mode::Ramp { setting, arrivals } => self.ramp(phase, setting, *arrivals),
             Mode::Sweep { rates, arrivals } => self.sweep(phase, rates, *arrivals),
             Mode::Search { limit, arrivals, from } => self.search(phase, *limit, *arrivals, *from),
@@ -43,7 +43,7 @@ impl Session<'_> {
     /// One schedule.
     fn open(&self, phase: &Phase, arrivals: Arrivals) -> Result<Vec<TestResult>, Failure> {
         let (traffic, job) = self.prepare(phase)?;
-        let mut line = ProgressLine::new(&phase.name);
+        let mut line = self.line(phase);
         let window_ns = window_ns(phase, arrivals.rate);
         let (outcome, warmup) = warmup::run(
             phase,
@@ -73,6 +73,19 @@ impl Session<'_> {
         Ok(results)
     }
 
+    /// Connections that change in number, in a closed loop, with results by step.
+    fn client_ramp(&self, phase: &Phase, setting: &ramp::Setting) -> Result<Vec<TestResult>, Failure> {
+        let (traffic, job) = self.prepare(phase)?;
+        let mut line = self.line(phase);
+        let (warmup_ns, window_ns) = (units::ns(phase.warmup), window_ns(phase, 1.0));
+        let clients = setting.ramp(seconds(warmup_ns), seconds(window_ns));
+        let stage = Stage::Ramped { warmup_ns, window_ns, clients };
+        let outcome = traffic.run(&job, &[stage], &mut |progress| self.watch(&mut line, progress))?;
+        let mut result = result(&job, phase, &outcome);
+        result.steps = StepResult::all(&result, setting.steps, &clients);
+        Ok(vec![result])
+    }
+
     /// Each of `rates` once, in a random order; the results in the order of the rates.
     fn sweep(
         &self,
@@ -81,7 +94,7 @@ impl Session<'_> {
         process: ArrivalProcess,
     ) -> Result<Vec<TestResult>, Failure> {
         let (traffic, job) = self.prepare(phase)?;
-        let mut line = ProgressLine::new(&phase.name);
+        let mut line = self.line(phase);
         let mut left: Vec<(u32, f64)> = (0..).zip(shuffled(rates, job.seed)).collect();
         let mut results = Vec::new();
         let mut next_stage = |outcome: Option<Outcome>| {
@@ -104,7 +117,7 @@ impl Session<'_> {
         from: Option<f64>,
     ) -> Result<Vec<TestResult>, Failure> {
         let (traffic, job) = self.prepare(phase)?;
-        let mut line = ProgressLine::new(&phase.name);
+        let mut line = self.line(phase);
         let climb_from = |rate| RateSearch::new(rate, limit, seconds(window_ns(phase, 1.0)));
         let mut search = from.map(climb_from);
         let (mut best, mut last): (Option<TestResult>, _) = (None, None);

@@ -12,11 +12,11 @@ use engine::{resources, server_process};
 use machine::environment::Environment;
 use report::document::{self, CutShort, Document, Driver, TargetName};
 use report::hdr_log::HdrLog;
-use report::progress_line::ProgressLine;
 use report::result::TestResult;
 use report::warmup::WarmUp;
 use text::failure::Failure;
 use text::units;
+use views::Views;
 use workload::file::write;
 use workload::mode::Mode;
 use workload::phase::{Phase, stages};
@@ -38,7 +38,8 @@ pub fn run_watched(plan: &Plan, watcher: Watcher) -> Result<Document, Failure> {
     }
     let digest = own_digest()?;
     let started_at = rfc3339(Timestamp::now());
-    let session = Session::new(plan)?.watched_by(watcher);
+    let views = Views::begin(plan.live, plan.metrics_at)?;
+    let session = Session::new(plan)?.watched_by(watcher).seen_at(views.scoreboards());
     require_resources(plan)?;
     require_empty_server(plan)?;
     let mut log = plan.hdr_log.as_deref().map(HdrLog::create).transpose()?;
@@ -136,7 +137,7 @@ impl Session<'_> {
     /// The closed loop: a connection sends again when it was answered.
     fn measure_closed(&self, phase: &Phase) -> Result<Vec<TestResult>, Failure> {
         let (traffic, job) = self.prepare(phase)?;
-        let mut line = ProgressLine::new(&phase.name);
+        let mut line = self.line(phase);
         let (outcome, warmup) = warmup::run(
             phase,
             (&traffic, &job),

@@ -8,6 +8,7 @@ use engine::cluster;
 use engine::job::Job;
 use engine::node::Node;
 use engine::progress::{Progress, Watcher};
+use engine::scoreboard::{Scoreboard, Scoreboards};
 use generator::keys::KeyOrder;
 use generator::values::ValuePool;
 use machine::clock;
@@ -34,6 +35,8 @@ pub struct Session<'a> {
     stored_counters: Cell<u64>,
     /// Sees the progress of loads, besides the terminal.
     watcher: RefCell<Option<Watcher<'a>>>,
+    /// Where loads publish their progress for views, if there are any.
+    scoreboards: Option<Arc<Scoreboards>>,
 }
 
 impl<'a> Session<'a> {
@@ -50,6 +53,7 @@ impl<'a> Session<'a> {
             filled: RefCell::default(),
             stored_counters: Cell::default(),
             watcher: RefCell::default(),
+            scoreboards: None,
         })
     }
 
@@ -57,6 +61,26 @@ impl<'a> Session<'a> {
     pub fn watched_by(self, watcher: Watcher<'a>) -> Session<'a> {
         self.watcher.replace(Some(watcher));
         self
+    }
+
+    /// The same, with loads that publish their progress for views.
+    pub fn seen_at(self, scoreboards: Option<Arc<Scoreboards>>) -> Session<'a> {
+        Session { scoreboards, ..self }
+    }
+
+    /// The line that shows the progress of `phase`, unless a screen does.
+    pub fn line(&self, phase: &Phase) -> ProgressLine {
+        ProgressLine::new(&phase.name).hidden(self.plan.live)
+    }
+
+    /// Where the progress of `job` can be seen, if anybody looks.
+    fn scoreboard(&self, job: &Job) -> Option<Arc<Scoreboard>> {
+        let is_several = job.script.commands.len() > 1;
+        let named = job.named_commands.iter().filter(|_| is_several).map(|command| command.name.clone());
+        let scoreboards = self.scoreboards.as_ref()?;
+        let scoreboard = Arc::new(Scoreboard::new(&job.name, named.collect(), job.threads));
+        scoreboards.add(scoreboard.clone());
+        Some(scoreboard)
     }
 
     /// Show `progress` on `line` and to the watcher.
@@ -113,7 +137,8 @@ impl Session<'_> {
     pub fn load(&self, phase: &Phase) -> (Traffic, Job) {
         let traffic = self.traffic(phase);
         let job = self.job(phase, &traffic);
-        (traffic, job)
+        let scoreboard = self.scoreboard(&job);
+        (traffic, Job { scoreboard, ..job })
     }
 
     pub fn traffic(&self, phase: &Phase) -> Traffic {
@@ -150,6 +175,7 @@ impl Session<'_> {
             verify: phase.verification(),
             recovery: self.plan.recovery,
             begins_at: self.plan.start_at.map(clock::moment_of),
+            scoreboard: None,
         }
     }
 }

@@ -96,6 +96,8 @@ pub fn run(
     };
     let mut search = SteadinessSearch::new(phase.warmup, most, job.slice_ns);
     let mut left = measured(Duration::from_nanos(SETTLING_SLICES * job.slice_ns)).into_iter();
+    let warm = |is_warming| job.scoreboard.iter().for_each(|scoreboard| scoreboard.warm(is_warming));
+    warm(true);
     let (mut number, mut over, mut last, mut cut) = (0, false, None, None);
     let mut next_stage = |outcome: Option<Outcome>| {
         if let (false, Some(outcome)) = (over, &outcome) {
@@ -107,6 +109,7 @@ pub fn run(
             return Some(stretch(slices * job.slice_ns, number));
         }
         over = true;
+        warm(false);
         last = outcome;
         left.next()
     };

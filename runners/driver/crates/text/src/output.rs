@@ -21,6 +21,11 @@ pub fn warn(text: &str) {
     }
 }
 
+/// The failure of the file at `path`, the value of `option`.
+pub fn unwritable(path: &str, option: &str, error: &io::Error) -> Failure {
+    Failure::run(format!("cannot write {path} ({error})"), format!("give {option} a place to write to"))
+}
+
 /// A file that gets its name when all of it is written: until then it stands beside, and a file of that name is left as it
 /// is. What is no regular file (a pipe, a device) is written at once.
 pub struct WholeFile {

@@ -90,6 +90,7 @@ impl Axis {
     pub fn check(self, phase: &Phase) -> Result<(), Failure> {
         let is_one_load = match self {
             Axis::Rate => matches!(phase.mode, Mode::Closed | Mode::Open { .. }),
+            Axis::Clients if phase.mode.ramps_clients() => false,
             _ => !matches!(phase.mode, Mode::Search { .. } | Mode::Sweep { .. }),
         };
         require(

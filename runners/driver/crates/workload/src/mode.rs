@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::phase::Length;
 use crate::protocol_name::ProtocolName;
-use crate::ramp;
+use crate::ramp::{self, Quantity};
 use crate::workload::Workload;
 use engine::schedule::ArrivalProcess;
 use modes::{blocking, pubsub, replay};
@@ -23,7 +23,7 @@ pub enum Mode {
         rate: f64,
         arrivals: ArrivalProcess,
     },
-    /// On a schedule whose rate changes over the window.
+    /// On a schedule whose rate changes over the window; or a closed loop whose connections change in number.
     Ramp {
         setting: ramp::Setting,
         arrivals: ArrivalProcess,
@@ -79,6 +79,11 @@ impl Mode {
     /// Whether it is one load from begin to end: a closed loop, or one schedule.
     pub fn is_one_load(&self) -> bool {
         matches!(self, Mode::Closed | Mode::Open { .. } | Mode::Ramp { .. })
+    }
+
+    /// Whether the number of connections that send changes.
+    pub fn ramps_clients(&self) -> bool {
+        matches!(self, Mode::Ramp { setting, .. } if setting.of == Quantity::Clients)
     }
 
     pub fn name(&self) -> &'static str {

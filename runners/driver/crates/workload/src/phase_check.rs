@@ -212,7 +212,7 @@ impl Phase {
             "it is for RESP",
         )?;
         match &self.mode {
-            Mode::Ramp { setting, .. } => setting.check(),
+            Mode::Ramp { setting, .. } => setting.check(self.clients),
             Mode::PubSub(setting) => setting.check(self.values.largest()),
             Mode::Blocking(setting) => {
                 require(alone, &format!("mode blocking is given with {threads}"), "it has one thread")?;

@@ -1,5 +1,6 @@
 //! What a run is asked to do, checked: a server, and phases of load on it.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
@@ -48,6 +49,12 @@ pub struct Plan {
     pub intervals: bool,
     /// The file that gets the latencies of each second.
     pub hdr_log: Option<String>,
+    /// The file that gets the result as a page.
+    pub html: Option<String>,
+    /// Whether a screen shows the load while it runs.
+    pub live: bool,
+    /// Where metrics of the load are served while it runs.
+    pub metrics_at: Option<SocketAddr>,
     /// Run in this order; at least one.
     pub phases: Vec<Phase>,
 }
@@ -72,6 +79,11 @@ impl Plan {
         let threads = self.most_threads();
         self.check_start()?;
         self.check_part()?;
+        require(
+            !self.has_views() || self.phases.iter().all(|phase| phase.mode.sends()),
+            "--live or --prometheus is given for a mode that only opens connections, waits or plays a recording",
+            "give it in a closed or open loop",
+        )?;
         self.phases.iter().try_for_each(|phase| self.check_steps(phase))?;
         require(
             !self.cluster || self.phases.iter().all(|phase| !phase.mode.has_own_commands()),
@@ -96,6 +108,11 @@ impl Plan {
         require(
             self.recovery.is_none() || self.phases.iter().all(|phase| phase.verify == 0.0),
             "--reconnect-on-error is given beside verify, which must see every reply",
+            "leave one of them out",
+        )?;
+        require(
+            self.recovery.is_none() || !self.phases.iter().any(|phase| phase.mode.ramps_clients()),
+            "--reconnect-on-error is given beside a changing number of connections",
             "leave one of them out",
         )?;
         require(
@@ -126,6 +143,11 @@ impl Plan {
             "give its id with --server-pid",
         )?;
         require(pid_ok, "--server-pid is not a process id", "give the pid of the server")
+    }
+
+    /// Whether somebody looks at the load while it runs.
+    pub fn has_views(&self) -> bool {
+        self.live || self.metrics_at.is_some()
     }
 
     fn check_start(&self) -> Result<(), Failure> {
@@ -182,6 +204,7 @@ impl Plan {
         let alone = [
             ("--warmup-most", phase.warmup_most.is_some()),
             ("a probe", phase.probe.is_some()),
+            ("a changing number of connections", phase.mode.ramps_clients()),
             ("--reconnect-on-error", self.recovery.is_some()),
         ];
         match alone.iter().find(|(_, is_there)| *is_there) {

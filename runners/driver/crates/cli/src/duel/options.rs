@@ -86,6 +86,9 @@ impl DuelOptions {
                 recovery: None,
                 intervals: false,
                 hdr_log: None,
+                html: None,
+                live: false,
+                metrics_at: None,
             })
         };
         let plan = DuelPlan { sides: Sides::try_each(side)?, slice_ms: pair.slice_ms };

@@ -19,7 +19,6 @@ pub mod table;
 pub mod values;
 
 use std::ffi::OsString;
-use std::io;
 use std::time::{Duration, SystemTime};
 
 use clap::Command;
@@ -32,7 +31,7 @@ use progress::RunProgress;
 use report::result::TestResult;
 use stats::RunStats;
 use text::failure::Failure;
-use text::output::{self, WholeFile, print};
+use text::output::{self, WholeFile, print, unwritable};
 use text::secrets::{HIDDEN, text_without_password};
 
 /// The names under which the program is this front end.
@@ -170,10 +169,6 @@ impl Files {
             None => print(&text),
         }
     }
-}
-
-fn unwritable(path: &str, option: &str, error: &io::Error) -> Failure {
-    Failure::run(format!("cannot write {path} ({error})"), format!("give {option} a place to write to"))
 }
 
 /// The value of the option `id` without passwords.

@@ -66,6 +66,9 @@ impl Options {
             output: Output::Table,
             intervals: true,
             hdr_log: None,
+            html: None,
+            live: false,
+            metrics_at: None,
             phases: vec![phase],
         };
         plan.check()?;

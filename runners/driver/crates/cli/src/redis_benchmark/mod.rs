@@ -201,5 +201,6 @@ pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Jo
         verify: None,
         recovery: None,
         begins_at: None,
+        scoreboard: None,
     }
 }

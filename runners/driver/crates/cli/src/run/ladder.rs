@@ -52,6 +52,11 @@ impl LadderOptions {
             "--hdr-log is given beside --ladder",
             "give --json, which has all histograms",
         )?;
+        require(
+            !plan.has_views() && plan.html.is_none(),
+            "--live, --prometheus or --html is given beside --ladder",
+            "leave one of them out",
+        )?;
         let Some(command) = &self.fresh_server else { return Ok(()) };
         fresh_server::check(command)?;
         let another = ["host", "port", "socket", "uri", "server_pid", "cluster"];

@@ -17,13 +17,14 @@ use crate::uri;
 use engine::resources;
 use habits::HABITS;
 use options::RunOptions;
-use report::{csv, table};
+use report::{csv, html, table};
 use text::failure::Failure;
-use text::output::print;
+use text::output::{WholeFile, print, unwritable};
 use text::secrets::HIDDEN;
 use workload::plan::Output;
 
 const ABOUT: &str = "Measure a server that speaks RESP (Redis, Valkey) or the protocol of memcached";
+const HTML: &str = "--html";
 const ADVICE: Advice<'_> =
     Advice { see: "see `speedbench run --help`", habits: &HABITS, word: Some(habits::WORD) };
 
@@ -42,7 +43,11 @@ pub fn run(program: &[String], words: Vec<OsString>) -> Result<(), Failure> {
         print(&result)?;
         return resources::check_signals();
     }
+    let page = plan.html.as_deref().map(begin_page).transpose()?;
     let document = session::run::run(&plan)?;
+    if let Some((page, path)) = page {
+        page.finish(&html::render(&document)).map_err(|error| unwritable(path, HTML, &error))?;
+    }
     let text = match plan.output {
         Output::Json => document.to_json() + "\n",
         Output::Csv => csv::render(&document),
@@ -50,6 +55,11 @@ pub fn run(program: &[String], words: Vec<OsString>) -> Result<(), Failure> {
     };
     print(&text)?;
     document.cut_short.map_or(Ok(()), |cut| Err(cut.failure))
+}
+
+/// The file at `path` that gets the result as a page; a failure before anything is measured when it cannot be written.
+fn begin_page(path: &str) -> Result<(WholeFile, &str), Failure> {
+    WholeFile::create(path).map(|file| (file, path)).map_err(|error| unwritable(path, HTML, &error))
 }
 
 /// The value of the option `id` without passwords.

@@ -1,5 +1,6 @@
 //! The options of `speedbench run`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -9,8 +10,10 @@ use crate::arguments::Given;
 use crate::endpoint::{Endpoint, TlsOptions};
 use crate::reconnecting::ReconnectOptions;
 use crate::run::ladder::LadderOptions;
-use crate::run::ramp::{Bend, Rate, rate, shape};
-use crate::run::values::{Prefill, cpus, events, limit, milliseconds, part, prefill, rates, speed, start};
+use crate::run::ramp::{Bend, Swing, clients, rate, shape};
+use crate::run::values::{
+    Prefill, cpus, events, limit, metrics_address, milliseconds, part, prefill, rates, speed, start,
+};
 use crate::values::{amount, bytes, count, named, seconds};
 use engine::job::Window;
 use engine::part::Part;
@@ -86,9 +89,9 @@ pub struct LoadOptions {
     /// of ping,set,get,incr, in this order (all); a mix with weights is a test, too: get:9+set:1
     #[arg(short = 't', value_name = "TESTS")]
     pub tests: Option<String>,
-    /// connections (50)
-    #[arg(short = 'c', value_name = "CLIENTS", value_parser = |text: &str| count::<usize>("-c", text))]
-    pub clients: Option<usize>,
+    /// connections (50), or A..B: all are open, and of them first A send, then more or fewer, at last B
+    #[arg(short = 'c', value_name = "CLIENTS", value_parser = clients)]
+    pub clients: Option<Swing<usize>>,
     /// requests per batch of a connection (1)
     #[arg(short = 'P', value_name = "PIPELINE", value_parser = |text: &str| count::<usize>("-P", text))]
     pub pipeline: Option<usize>,
@@ -112,11 +115,11 @@ pub struct LoadOptions {
     pub tracking: bool,
     /// open loop: R requests per second of all connections, or A..B: changing from A to B; -P limits those in flight on each
     #[arg(long, value_name = "R", value_parser = rate)]
-    pub rate: Option<Rate>,
-    /// how a rate A..B changes: line, steps, sine:PERIODS, or burst:PERIODS:SHARE at B (line)
+    pub rate: Option<Swing<f64>>,
+    /// how --rate A..B or -c A..B changes: line, steps, sine:PERIODS, or burst:PERIODS:SHARE at B (line)
     #[arg(long, value_name = "SHAPE", value_parser = shape)]
     pub shape: Option<Bend>,
-    /// parts of the window that have results of their own, at a rate A..B (10)
+    /// parts of the window that have results of their own, with A..B (10)
     #[arg(long, value_name = "N")]
     pub steps: Option<u32>,
     /// fixed, or poisson: random gaps (fixed)
@@ -210,6 +213,15 @@ pub struct OneServerOptions {
     /// latencies of each second, as a log of HdrHistogram intervals
     #[arg(long, value_name = "FILE")]
     hdr_log: Option<String>,
+    /// the result as a page that stands alone, too, with curves
+    #[arg(long, value_name = "FILE")]
+    html: Option<String>,
+    /// show rates, latencies and errors on the terminal while the load runs
+    #[arg(long)]
+    live: bool,
+    /// serve them as metrics at http://ADDRESS/metrics while it runs; ADDRESS is IP:PORT, or a port of 127.0.0.1
+    #[arg(long, value_name = "ADDRESS", value_parser = metrics_address)]
+    prometheus: Option<SocketAddr>,
 }
 
 /// What is sent, by options or by a file.
@@ -244,6 +256,9 @@ impl RunOptions {
             recovery: reconnect.recovery(USUAL_RECOVERY),
             intervals: false,
             hdr_log: one.hdr_log,
+            html: one.html,
+            live: one.live,
+            metrics_at: one.prometheus,
         };
         plan.check()?;
         Ok((plan, ladder))

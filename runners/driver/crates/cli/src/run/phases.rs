@@ -14,6 +14,7 @@ use workload::mode::Mode;
 use workload::phase::{KeySpace, Length, Phase};
 use workload::plan;
 use workload::protocol_name::ProtocolName;
+use workload::ramp::Quantity;
 use workload::workload::Workload;
 
 const KNOWN: &str = "here -t takes ping, set, get, incr";
@@ -49,7 +50,7 @@ impl LoadOptions {
         let length = self.length(mode.usual_length())?;
         let usual = Phase::of(workload);
         Ok(Phase {
-            clients: self.clients.unwrap_or(usual.clients),
+            clients: self.clients.map_or(usual.clients, |it| it.last.unwrap_or(it.first).max(it.first)),
             threads: self.threads.unwrap_or(usual.threads),
             pipeline: self.pipeline.unwrap_or(usual.pipeline),
             window: self.window.unwrap_or(usual.window),
@@ -90,12 +91,17 @@ impl LoadOptions {
         )?;
         let arrivals = self.arrivals.unwrap_or_default();
         if let Some(setting) = self.ramp()? {
-            let has_other = self.search.is_some() || self.sweep.is_some() || mode.has_own_commands();
-            require(
-                !has_other,
-                "a rate A..B is given beside --search, --sweep or --mode",
-                "give one of them",
-            )?;
+            let (cause, is_unfit) = match setting.of {
+                Quantity::Rate => {
+                    ("a rate A..B is given beside --search, --sweep or --mode", mode.has_own_commands())
+                }
+                Quantity::Clients => (
+                    "-c A..B is given beside --search, --sweep, --arrivals or --mode",
+                    mode != Mode::Closed || self.arrivals.is_some(),
+                ),
+            };
+            let is_alone = !is_unfit && self.search.is_none() && self.sweep.is_none();
+            require(is_alone, cause, "give one of them")?;
             return Ok(Mode::Ramp { setting, arrivals });
         }
         match (self.rate.map(|rate| rate.first), &self.search, &self.sweep) {
@@ -116,6 +122,7 @@ impl LoadOptions {
         let others = [
             ("--mode", self.mode.is_some()),
             ("--rate", self.rate.is_some()),
+            ("-c A..B", self.clients.is_some_and(|clients| clients.last.is_some())),
             ("--arrivals", self.arrivals.is_some()),
             ("--sweep", self.sweep.is_some()),
             ("--search", self.search.is_some()),

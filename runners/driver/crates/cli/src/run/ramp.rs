@@ -1,21 +1,21 @@
-//! The options of a rate, which may change over the window.
+//! The options of what may change over the window: the rate, or the number of connections.
 
 use crate::arguments::cannot_be;
 use crate::run::options::LoadOptions;
-use crate::values::amount;
+use crate::values::{amount, count};
 use engine::schedule::check_rate;
 use text::checks::require;
 use text::failure::Failure;
-use workload::ramp::{Setting, ShapeName};
+use workload::ramp::{Quantity, Setting, ShapeName};
 
-/// A rate, and what it changes to.
+/// A number, and what it changes to.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rate {
-    pub first: f64,
-    pub last: Option<f64>,
+pub struct Swing<T> {
+    pub first: T,
+    pub last: Option<T>,
 }
 
-/// How a rate changes.
+/// How a number changes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bend {
     shape: ShapeName,
@@ -24,11 +24,19 @@ pub struct Bend {
 }
 
 /// `5000`, or `1000..50000`
-pub fn rate(text: &str) -> Result<Rate, Failure> {
-    let of = |text: &str| check_rate(amount("--rate", text)?, "--rate");
+pub fn rate(text: &str) -> Result<Swing<f64>, Failure> {
+    swing(text, |text| check_rate(amount("--rate", text)?, "--rate"))
+}
+
+/// `50`, or `1..50`
+pub fn clients(text: &str) -> Result<Swing<usize>, Failure> {
+    swing(text, |text| count("-c", text))
+}
+
+fn swing<T>(text: &str, number: impl Fn(&str) -> Result<T, Failure>) -> Result<Swing<T>, Failure> {
     match text.split_once("..") {
-        None => Ok(Rate { first: of(text)?, last: None }),
-        Some((first, last)) => Ok(Rate { first: of(first)?, last: Some(of(last)?) }),
+        None => Ok(Swing { first: number(text)?, last: None }),
+        Some((first, last)) => Ok(Swing { first: number(first)?, last: Some(number(last)?) }),
     }
 }
 
@@ -57,13 +65,22 @@ pub fn shape(text: &str) -> Result<Bend, Failure> {
 }
 
 impl LoadOptions {
-    /// The rate that changes over the window, if one does.
+    /// The rate or the number of connections that changes over the window, if one does.
     pub fn ramp(&self) -> Result<Option<Setting>, Failure> {
-        let Some((from, to)) = self.rate.and_then(|rate| Some((rate.first, rate.last?))) else {
+        let rates = self.rate.and_then(|rate| Some((Quantity::Rate, rate.first, rate.last?)));
+        let clients = self
+            .clients
+            .and_then(|clients| Some((Quantity::Clients, clients.first as f64, clients.last? as f64)));
+        require(
+            clients.is_none() || self.rate.is_none(),
+            "-c A..B is given beside --rate",
+            "give one of them: connections change in number in a closed loop",
+        )?;
+        let Some((of, from, to)) = rates.or(clients) else {
             require(
                 self.shape.is_none() && self.steps.is_none(),
                 "--shape or --steps is given for a rate that does not change",
-                "give --rate A..B",
+                "give --rate A..B or -c A..B",
             )?;
             return Ok(None);
         };
@@ -74,7 +91,7 @@ impl LoadOptions {
         };
         let Bend { shape, periods, share } = self.shape.unwrap_or(usual);
         let steps = self.steps.unwrap_or_else(Setting::usual_steps);
-        Ok(Some(Setting { from, to, shape, steps, periods, share }))
+        Ok(Some(Setting { of, from, to, shape, steps, periods, share }))
     }
 }
 
@@ -84,8 +101,10 @@ mod tests {
 
     #[test]
     fn rates_and_shapes_are_read_whole_or_refused() {
-        assert_eq!(rate("1.5k").unwrap(), Rate { first: 1500.0, last: None });
-        assert_eq!(rate("1k..50k").unwrap(), Rate { first: 1000.0, last: Some(50_000.0) });
+        assert_eq!(rate("1.5k").unwrap(), Swing { first: 1500.0, last: None });
+        assert_eq!(rate("1k..50k").unwrap(), Swing { first: 1000.0, last: Some(50_000.0) });
+        assert_eq!(clients("1..2k").unwrap(), Swing { first: 1, last: Some(2000) });
+        assert!(clients("1.5..2").is_err() && clients("1..").is_err());
         for text in ["", "..", "1..", "..5", "0..5", "1..2..3", "x"] {
             assert!(rate(text).is_err(), "{text}");
         }

@@ -1,5 +1,6 @@
 //! Values of the options of `speedbench run`.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
@@ -35,6 +36,15 @@ pub fn events(list: &str) -> Result<Vec<&'static str>, Failure> {
             format!("invalid --server-events '{list}'"),
             format!("there are {}", counters::names()),
         )
+    })
+}
+
+/// `127.0.0.1:9400`, `[::1]:9400`, or `9400` of 127.0.0.1
+pub fn metrics_address(text: &str) -> Result<SocketAddr, Failure> {
+    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    let address = port.or_else(|_| text.parse()).ok();
+    address.filter(|address| address.port() > 0).ok_or_else(|| {
+        cannot_be("--prometheus", text, "give an address with a port, as in 127.0.0.1:9400, or a port")
     })
 }
 
@@ -99,4 +109,21 @@ pub fn milliseconds(text: &str) -> Result<u64, Failure> {
 pub fn cpus(list: &str) -> Result<Vec<usize>, Failure> {
     let numbers: Result<_, _> = list.split(',').map(str::parse).collect();
     numbers.map_err(|_| cannot_be("--cpus", list, "give CPU numbers, as in 1,3"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_have_an_address_or_a_port_of_this_machine() {
+        for (text, address) in
+            [("9400", "127.0.0.1:9400"), ("0.0.0.0:80", "0.0.0.0:80"), ("[::1]:9400", "[::1]:9400")]
+        {
+            assert_eq!(metrics_address(text).unwrap().to_string(), address);
+        }
+        for text in ["", "0", "70000", "localhost:9400", "127.0.0.1", "127.0.0.1:0", "::1"] {
+            assert!(metrics_address(text).is_err(), "{text}");
+        }
+    }
 }

@@ -124,6 +124,7 @@ fn span(limits: &Limits, is_paced: bool) -> Span {
         closes_at: u64::MAX,
         ends_at: begins_at.saturating_add(limits.ns),
         requests: None,
+        clients: None,
         arrivals: is_paced.then_some(Arrivals {
             rate: 0.0,
             process: ArrivalProcess::Recorded,

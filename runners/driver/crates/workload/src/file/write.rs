@@ -94,7 +94,8 @@ impl PhaseFields {
                 PhaseFields { mode: ModeName::Open, rate: Some(*rate), arrivals: Some(*arrivals), ..self }
             }
             Mode::Ramp { setting, arrivals } => {
-                PhaseFields { mode: ModeName::Ramp, ramp: Some(*setting), arrivals: Some(*arrivals), ..self }
+                let arrivals = (!mode.ramps_clients()).then_some(*arrivals);
+                PhaseFields { mode: ModeName::Ramp, ramp: Some(*setting), arrivals, ..self }
             }
             Mode::Search { limit, arrivals, from } => PhaseFields {
                 mode: ModeName::Search,
