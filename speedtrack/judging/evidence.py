@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
-from itertools import cycle, islice, product, repeat
+from itertools import product, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -124,13 +124,6 @@ def evidence_of(sides: Mapping[TwoSides, Wanted]) -> Evidence:
     """The evidence of these sides."""
     columns = [list(column) for column in zip(*sides, strict=True)] or [[], [], []]
     return read(**dict(zip(("series", "bases", "heads"), columns, strict=True)), wanted=list(sides.values()))
-
-
-def evidence_of_heads(series: Collection[int], heads: Collection[int]) -> Evidence:
-    """The evidence of these commits in these series against whichever commit they were compared with."""
-    count = max(len(series), len(heads)) if series and heads else 0
-    columns = {"series": list(islice(cycle(series), count)), "heads": list(islice(cycle(heads), count))}
-    return read(**columns, bases=[None] * count, wanted=[Wanted.STORED] * count)
 
 
 def evidence_of_ends(ends: Collection[Ends]) -> Evidence:

@@ -4,14 +4,16 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 from django.db.models import OuterRef, Q, Subquery
 
-from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.linecolumns import Array
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.ground.postgres.plainrows import among_selected
-from speedtrack.judging.judge import Neighbour, judge_neighbours
+from speedtrack.judging.neighbours import NeighbourColumns, judge_neighbours, no_neighbours
+from speedtrack.judging.seriescolumns import SeriesColumns, no_series, series_of_commits
 from speedtrack.judging.verdicts import Judgement, Ruling
 from speedtrack.projects.models import Position
 from speedtrack.runs.models import Deferral, Run, Status
@@ -19,11 +21,6 @@ from speedtrack.runs.queue.progress import progress_of
 from speedtrack.runs.scheduling import standing
 
 Changed = ChangePoint.Status
-#: The columns of a series that ``SeriesAtCommit`` is made of.
-COLUMNS = (
-    *("pk", "machine__name", "machine__outside", "benchmark__name", "benchmark__ladder", "metric"),
-    *("undetected_since", "sensitivity__visible", "sensitivity__visible_within"),
-)
 #: How certain a change point is, as the end of a sentence; the most certain first.
 CERTAINTY = {
     Changed.CONFIRMED: "confirmed",
@@ -61,34 +58,17 @@ class JudgedBenchmark(NamedTuple):
         return self.judgement.verdict == Ruling.WORSE
 
 
-class SeriesAtCommit(NamedTuple):
-    """A series with a measurement of a commit. ``is_new``: detection has not read its newest measurements yet.
-
-    ``visible``: the smallest change that its line shows within ``visible_within`` commits; None: not known.
-    """
-
-    series_id: int
-    machine: str
-    is_outside: bool
-    benchmark: str
-    ladder: str
-    metric: str
-    is_new: bool
-    visible: float | None
-    visible_within: int | None
-
-
 @dataclass
 class CommitFacts:
     """What a commit's sentence is made of.
 
-    ``neighbours``: by series, what is known against the commit before; ``changes``: change points that it caused or may
+    ``neighbours``: what is known against the commit before; ``changes``: change points that it caused or may
     have caused; ``runs``: those without a point of a line, newest first; ``progress``: of those under way, in words;
     ``waits``: why others wait.
     """
 
-    series: list[SeriesAtCommit] = field(default_factory=list)
-    neighbours: dict[int, Neighbour] = field(default_factory=dict)
+    series: SeriesColumns = field(default_factory=no_series)
+    neighbours: NeighbourColumns = field(default_factory=no_neighbours)
     changes: list[ChangePoint] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     progress: dict[int, str] = field(default_factory=dict)
@@ -96,18 +76,11 @@ class CommitFacts:
     deferral: str = ""
 
     @property
-    def watched(self) -> list[SeriesAtCommit]:
-        names = {name for name in {series.metric for series in self.series} if METRICS[name].watched}
-        return [series for series in self.series if series.metric in names]
-
-    @property
-    def judged(self) -> list[JudgedBenchmark]:
-        """The watched ones of its series, as far as detection has compared them."""
-        return [
-            JudgedBenchmark(series.benchmark, self.neighbours[series.series_id].judgement)
-            for series in self.watched
-            if series.series_id in self.neighbours
-        ]
+    def is_watched(self) -> Array:
+        """Whether each of its series is of a metric that may raise alerts."""
+        watched = [METRICS[name].watched for name in self.series.names.metrics]
+        is_watched: Array = np.array(watched, bool)[self.series.metric]
+        return is_watched
 
 
 def facts_of(
@@ -147,13 +120,13 @@ def read_series(
     commits: Collection[int], facts: dict[int, CommitFacts], judged_too: Callable[[CommitFacts], Collection[int]]
 ) -> None:
     """Add the series of these commits, and the judgements on them."""
-    points = lines.point_measurements().filter(commit__in=commits)
-    rows = points.values_list("commit", *(f"series__{column}" for column in COLUMNS)).distinct()
-    for commit, *names, undetected_since, visible, within in rows.order_by("series"):
-        facts[commit].series.append(SeriesAtCommit._make((*names, undetected_since is not None, visible, within)))
-    judged_series = {pk for own in facts.values() for pk in (*(row.series_id for row in own.watched), *judged_too(own))}
-    for head, neighbour in (judge_neighbours(judged_series, commits) if judged_series else {}).items():
-        facts[head.commit_id].neighbours[head.series_id] = neighbour
+    by_commit = series_of_commits(commits)
+    for commit, series in by_commit.items():
+        facts[commit].series = series
+    judged_ids = {pk for own in facts.values() for pk in judged_too(own)}
+    judged_ids.update(*(own.series.series[own.is_watched].tolist() for own in facts.values()))
+    for commit, neighbours in (judge_neighbours(judged_ids, by_commit) if judged_ids else {}).items():
+        facts[commit].neighbours = neighbours
 
 
 def changes_of(commits: Collection[int]) -> Iterable[ChangePoint]:

@@ -19,10 +19,9 @@ from speedtrack.judging.evidence import (
     Wanted,
     answer_of_pairs,
     evidence_of,
-    evidence_of_heads,
     other_workloads,
 )
-from speedtrack.judging.points import Place, SidePoint
+from speedtrack.judging.points import SidePoint
 from speedtrack.judging.verdicts import Basis, Caveat, Circumstances, Judgement, ruling_of
 from speedtrack.stats.comparing.compare import ComparisonAnswer
 
@@ -51,14 +50,6 @@ class Finding(NamedTuple):
     def is_plain(self) -> bool:
         """Return whether the answer alone decides, unless there is evidence of both commits."""
         return self.comparable and not (self.flagged or self.change or self.doubts)
-
-
-class Neighbour(NamedTuple):
-    """The judgement of a commit against the one that its series measured ``distance`` commits before: ``old``."""
-
-    judgement: Judgement
-    distance: int
-    old: float
 
 
 def judge(sides: Collection[TwoSides], neighbours: Collection[TwoSides] = ()) -> dict[TwoSides, Judgement]:
@@ -117,15 +108,6 @@ def sampled_findings(sides: Collection[TwoSides], evidence: Evidence) -> dict[Tw
         if side not in stored and (old := point_at(side.base)) and (new := point_at(side.head))
     }
     return dict(zip(matched, compared([*matched.values()], evidence), strict=True))
-
-
-def judge_neighbours(series: Collection[int], commits: Collection[int]) -> dict[Place, Neighbour]:
-    """By series and commit: the judgement against the commit before it, as far as detection has compared them."""
-    evidence = evidence_of_heads(series, commits)
-    return {
-        side.head: Neighbour(judged_as_stored(side, evidence), answer.distance, answer.old)
-        for side, answer in evidence.stored.items()
-    }
 
 
 def judge_points(matched: Sequence[MatchedPoints]) -> list[Judgement]:

@@ -1,6 +1,6 @@
 """Judgements on many series as columns. The judge makes those that the stored answer alone does not decide."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,13 +11,13 @@ from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.judging.evidence import Rows, Wanted, evidence_rows
 from speedtrack.judging.judge import judge_points_by
 from speedtrack.judging.sidecolumns import SideColumns
-from speedtrack.judging.storedcolumns import ANSWERS, evidence_about, stored_columns
+from speedtrack.judging.storedcolumns import ANSWERS, StoredColumns, evidence_about, stored_columns
 from speedtrack.judging.verdicts import DIFFERING, ORDER, PLACES, Basis, Judgement, Ruling, rulings_of
 
 
 @dataclass(frozen=True)
 class JudgedColumns:
-    """Judgements; ``metric`` and ``ruling``: places in ``metrics`` and ``ORDER``.
+    """Judgements; ``metric`` and ``ruling``: indices into ``metrics`` and ``ORDER``.
 
     ``evident``: by index, the judgements that rest on more than the stored answer; others are as ``plain_judgement``.
     """
@@ -34,7 +34,7 @@ class JudgedColumns:
         return len(self.metric)
 
     @property
-    def judgements(self) -> list[Judgement]:
+    def objects(self) -> list[Judgement]:
         """Each as an object."""
         columns = (self.metric, self.ruling, self.ratio, self.low, self.high)
         judgements = [
@@ -60,6 +60,19 @@ class JudgedColumns:
     @cached_property
     def differs(self) -> Array:
         return self.is_among(DIFFERING)
+
+    @property
+    def is_watched(self) -> Array:
+        """Whether each is of a metric that may raise alerts."""
+        is_watched: Array = np.array([metric.watched for metric in self.metrics], bool)[self.metric]
+        return is_watched
+
+    @property
+    def sizes(self) -> Array:
+        """How far each ratio is from 1, for sorting."""
+        has_logarithm = (self.ratio > 0) & np.isfinite(self.ratio)
+        logarithms = np.log(np.where(has_logarithm, self.ratio, 1.0))
+        return np.where(has_logarithm, np.abs(logarithms), np.abs(self.ratio - 1))
 
     @property
     def doubtful(self) -> list[int]:
@@ -88,28 +101,46 @@ def rows_about(old: SideColumns, new: SideColumns) -> Rows:
 
 def judged_by(rows: Rows, old: SideColumns, new: SideColumns) -> JudgedColumns:
     """The judgements by these rows of EVIDENCE: by columns where the stored answer decides alone, else by the judge."""
-    answers, is_same = stored_columns(rows), old.series == new.series
-    at = places_of(answers.series, new.series)
-    is_plain = (at >= 0) & is_same
+    answers = stored_columns(rows)
+
+    def judge(indices: list[int]) -> list[Judgement]:
+        matched = list(zip(old.chosen(indices).points, new.chosen(indices).points, strict=True))
+        series = {point.series_id for both in matched for point in both}
+        return judge_points_by(evidence_about(rows, series), matched)
+
+    at = np.where(old.series == new.series, indices_in(answers.series, new.series), -1)
+    return judged_columns(new.names.metrics, new.metric, answers, at, judge)
+
+
+def judged_columns(
+    names: Sequence[str],
+    metric: Array,
+    answers: StoredColumns,
+    at: Array,
+    judge: Callable[[list[int]], Sequence[Judgement]],
+) -> JudgedColumns:
+    """The judgements on series, of each by the stored answer at this index, if that alone decides.
+
+    ``at``: -1: no answer; ``metric``: indices into ``names``; ``judge``: makes the other judgements, those at indices.
+    """
+    is_plain = at >= 0
     is_plain[is_plain] = answers.is_plain[at[is_plain]]
-    plain, metrics = at[is_plain], [METRICS[name] for name in new.names.metrics]
-    ruling, numbers = np.zeros(len(new), int), np.ones((3, len(new)))
-    ruling[is_plain] = rulings_of(metrics, new.metric[is_plain], ANSWERS, answers.answer[plain], answers.ratio[plain])
+    plain, metrics = at[is_plain], [METRICS[name] for name in names]
+    ruling, numbers = np.zeros(len(metric), int), np.ones((3, len(metric)))
+    ruling[is_plain] = rulings_of(metrics, metric[is_plain], ANSWERS, answers.answer[plain], answers.ratio[plain])
     numbers[:, is_plain] = answers.ratio[plain], answers.low[plain], answers.high[plain]
     indices = np.flatnonzero(~is_plain).tolist()
-    matched = list(zip(old.chosen(indices).points, new.chosen(indices).points, strict=True)) if indices else []
-    evidence = evidence_about(rows, {point.series_id for both in matched for point in both})
-    judgements = judge_points_by(evidence, matched)
+    judgements = judge(indices) if indices else []
     if indices:
         ruling[indices] = [PLACES[judgement.verdict] for judgement in judgements]
         numbers[:, indices] = np.array([judgement[2:5] for judgement in judgements]).T
     ratio, low, high = numbers
     evident = dict(zip(indices, judgements, strict=True))
-    return JudgedColumns(metrics, new.metric, ruling, ratio, low, high, evident)
+    return JudgedColumns(metrics, metric, ruling, ratio, low, high, evident)
 
 
-def places_of(ascending: Array, values: Array) -> Array:
-    """Where these values are among others without duplicates; -1 where they are not."""
+def indices_in(ascending: Array, values: Array) -> Array:
+    """The index of each value among others without duplicates; -1 where it is not among them."""
     if not len(ascending):
         return np.full(len(values), -1)
     at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)

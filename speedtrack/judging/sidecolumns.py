@@ -1,7 +1,7 @@
 """The points of commits as columns: pages compare thousands of them, total them, and show a few as objects."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,9 +14,15 @@ from speedtrack.alerts.lines.comparisons import MeasuredCommit
 from speedtrack.alerts.lines.linecolumns import Array, array_of
 from speedtrack.judging.points import CommitOnMachine, SidePoint, points_to_compare
 
+# Beside the rows of a table ``point``: one with the names, ladders and ids of their benchmarks.
+BENCHMARKS = """
+    SELECT 0, 0, '', json_build_array(json_agg(name), json_object_agg(id, ladder) FILTER (WHERE ladder <> '')),
+           ARRAY[array_send(array_agg(id))]
+      FROM benchmarks_benchmark WHERE id = ANY (ARRAY(SELECT DISTINCT benchmark_id FROM point))
+"""
 # A row for each side and metric, its columns as arrays in PostgreSQL's binary form; then one with the names. It is
 # lateral, so that an index finds all points of a commit.
-BY_METRIC = lines.sql("""
+BY_METRIC = lines.sql(f"""
       WITH point AS MATERIALIZED (
         SELECT side.commit_id, side.machine_id, s.metric, m.series_id, s.benchmark_id, s.environment_id, m.attempt_id,
                m.flags, m.value, m.low, m.high
@@ -31,22 +37,20 @@ BY_METRIC = lines.sql("""
                  array_send(array_agg(high))]
       FROM point GROUP BY commit_id, machine_id, metric
  UNION ALL
-    SELECT 0, 0, '', json_build_array(json_agg(name), json_object_agg(id, ladder) FILTER (WHERE ladder <> '')),
-           ARRAY[array_send(array_agg(id))]
-      FROM benchmarks_benchmark WHERE id = ANY (ARRAY(SELECT DISTINCT benchmark_id FROM point))
-""")
+    {BENCHMARKS}
+""")  # noqa: S608 - constants
 
 
 @dataclass(frozen=True)
 class SideNames:
-    """The names of benchmarks and metrics of several sides, each sorted; columns have their places in these lists."""
+    """The names of benchmarks and metrics of several sides, each sorted; columns have indices into these lists."""
 
     benchmarks: list[str]
     metrics: list[str]
     ladders: dict[int, str]  #: by id of the benchmark, of rungs only
 
-    def metric_place(self, name: str) -> int:
-        """Its place; -1 if there is none of it."""
+    def index_of_metric(self, name: str) -> int:
+        """Its index; -1 if there is none of it."""
         return self.metrics.index(name) if name in self.metrics else -1
 
     def key_of(self, key: int) -> tuple[str, str]:
@@ -67,7 +71,7 @@ class Runs(NamedTuple):
 class SideColumns:
     """The points of a commit on a machine, an entry per series, of all its runs as in ``SidePoint``.
 
-    ``name``, ``metric``: places in ``names``; ``attempt``: that of the run whose value it is.
+    ``name``, ``metric``: indices into ``names``; ``attempt``: that of the run whose value it is.
     """
 
     side: CommitOnMachine
@@ -145,25 +149,41 @@ def side_columns(sides: Sequence[CommitOnMachine]) -> list[SideColumns]:
         cursor.execute(BY_METRIC, {"commits": list(commits), "machines": list(machines)})
         for commit, machine, *row in cursor:
             rows[CommitOnMachine(commit, machine)].append(tuple(row))
-    ((_, (names, ladders), (ids,)),) = rows.pop(CommitOnMachine(0, 0))
-    metrics = sorted({metric for of_side in rows.values() for metric, *_ in of_side})
-    benchmarks = sorted(set(names or ()))
-    side_names = SideNames(benchmarks, metrics, {int(pk): ladder for pk, ladder in (ladders or {}).items()})
-    place_of = {name: place for place, name in enumerate(benchmarks)}
-    places = np.array([place_of[name] for name in names or ()], int)
-    pks = array_of(ids)
-    order = np.argsort(pks)
-    by_side = {side: of_metrics(side, rows[side], side_names, pks[order], places[order]) for side in set(sides)}
+    (row_of_benchmarks,) = rows.pop(CommitOnMachine(0, 0))
+    metrics = {metric for of_side in rows.values() for metric, *_ in of_side}
+    names, benchmarks = names_of(metrics, *row_of_benchmarks)
+    by_side = {side: of_metrics(side, rows[side], names, benchmarks) for side in set(sides)}
     return [by_side[side] for side in sides]
 
 
-def of_metrics(
-    side: CommitOnMachine, rows: Sequence[tuple[Any, ...]], names: SideNames, pks: Array, places: Array
-) -> SideColumns:
-    """The columns of a side from its rows of BY_METRIC.
+class NamedIds(NamedTuple):
+    """The ids of benchmarks, ascending, and the index of the name of each."""
 
-    ``pks``: the ids of all benchmarks, ascending; ``places``: those of their names.
-    """
+    ids: Array
+    names: Array
+
+    def names_of(self, benchmarks: Array) -> Array:
+        """The index of the name of each of these."""
+        names: Array = self.names[np.searchsorted(self.ids, benchmarks)]
+        return names
+
+
+def names_of(metrics: Iterable[str], _: str, texts: Any, columns: Sequence[bytes | None]) -> tuple[SideNames, NamedIds]:
+    """The names of these metrics, and of the benchmarks in the row of BENCHMARKS, which ends with the arguments."""
+    names, ladders = texts
+    benchmarks = sorted(set(names or ()))
+    index_of = {name: index for index, name in enumerate(benchmarks)}
+    indices = np.array([index_of[name] for name in names or ()], int)
+    ids = array_of(columns[0])
+    order = np.argsort(ids)
+    of_rungs = {int(pk): ladder for pk, ladder in (ladders or {}).items()}
+    return SideNames(benchmarks, sorted(metrics), of_rungs), NamedIds(ids[order], indices[order])
+
+
+def of_metrics(
+    side: CommitOnMachine, rows: Sequence[tuple[Any, ...]], names: SideNames, benchmarks: NamedIds
+) -> SideColumns:
+    """The columns of a side from its rows of BY_METRIC."""
     flags = {(series, attempt): own for _, flagged, _ in rows for series, attempt, own in flagged or ()}
     by_metric = [[array_of(encoded) for encoded in columns] for _, _, columns in rows]
     empty = [np.empty(0, int)] * 5 + [np.empty(0)] * 3
@@ -171,7 +191,7 @@ def of_metrics(
     sizes = [len(series) for series, *_ in by_metric]
     metric = np.repeat(np.array([names.metrics.index(name) for name, *_ in rows], int), sizes)
     series, benchmark, _, attempt, is_flagged, *_ = columns
-    columns += [places[np.searchsorted(pks, benchmark)], metric]
+    columns += [benchmarks.names_of(benchmark), metric]
     by_run = np.lexsort((attempt, series))
     runs = Runs(series[by_run], attempt[by_run], flags)
     # Of several runs of a series the newest clean one, else the newest.
@@ -190,10 +210,10 @@ def matched_columns(old: SideColumns, new: SideColumns) -> tuple[SideColumns, Si
     common, at_old, at_new = np.intersect1d(groups_of_old.keys, groups_of_new.keys, return_indices=True)
     old_indices, new_indices = groups_of_old.first[at_old], groups_of_new.first[at_new]
     alone = (groups_of_old.sizes[at_old] == 1) & (groups_of_new.sizes[at_new] == 1)
-    for place in np.flatnonzero(~alone).tolist():
-        members = groups_of_old.members(at_old[place]), groups_of_new.members(at_new[place])
+    for row in np.flatnonzero(~alone).tolist():
+        members = groups_of_old.members(at_old[row]), groups_of_new.members(at_new[row])
         by_series = [{int(side.series[i]): i for i in own} for side, own in zip((old, new), members, strict=True)]
-        old_indices[place], new_indices[place] = points_to_compare(*by_series)
+        old_indices[row], new_indices[row] = points_to_compare(*by_series)
     assert len(common) == len(old_indices)
     return old.chosen(old_indices), new.chosen(new_indices)
 

@@ -4,7 +4,6 @@ The two points of a row belong to one series where they can. Where they do not, 
 as well: such a row has ``doubts``.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -74,11 +73,11 @@ class ComparedRow(Shown):
 class ComparedRows(Sequence[ComparedRow]):
     """Rows as columns: each becomes an object only where it is read.
 
-    ``base``, ``head``, ``judged``: of equal length, the columns of both sides and the judgements on them.
+    ``base``, ``head``, ``judgements``: of equal length, the columns of both sides and the judgements on them.
     """
 
-    def __init__(self, base: SideColumns, head: SideColumns, judged: JudgedColumns) -> None:
-        self.base, self.head, self.judged = base, head, judged
+    def __init__(self, base: SideColumns, head: SideColumns, judgements: JudgedColumns) -> None:
+        self.base, self.head, self.judgements = base, head, judgements
 
     def __len__(self) -> int:
         return len(self.head)
@@ -94,50 +93,53 @@ class ComparedRows(Sequence[ComparedRow]):
         return row
 
     def __iter__(self) -> Iterator[ComparedRow]:
-        return map(ComparedRow, self.base.points, self.head.points, self.judged.judgements)
+        return map(ComparedRow, self.base.points, self.head.points, self.judgements.objects)
 
     def chosen(self, indices: Array) -> "ComparedRows":
         """Only those at these indices, in this order."""
-        return ComparedRows(self.base.chosen(indices), self.head.chosen(indices), self.judged.chosen(indices))
+        return ComparedRows(self.base.chosen(indices), self.head.chosen(indices), self.judgements.chosen(indices))
 
     @property
     def ranked(self) -> "ComparedRows":
         """Those that differ come first, of these the metrics that may raise alerts; larger ones first, then by name."""
-        judged = self.judged
-        is_watched = np.array([metric.watched for metric in judged.metrics], bool)[judged.metric]
-        sizes = np.fromiter(map(size_of, judged.ratio.tolist()), float, len(self))
-        order = np.lexsort((self.head.key, -sizes, np.maximum(1, judged.ruling), ~is_watched, ~judged.differs))
+        judgements = self.judgements
+        by_kind = (np.maximum(1, judgements.ruling), ~judgements.is_watched, ~judgements.differs)
+        order = np.lexsort((self.head.key, -judgements.sizes, *by_kind))
         return self.chosen(order)
 
     @cached_property
     def benchmarks(self) -> list[str]:
         """The names of their benchmarks, sorted."""
-        return [self.head.names.benchmarks[place] for place in np.unique(self.head.name).tolist()]
+        return [self.head.names.benchmarks[index] for index in np.unique(self.head.name).tolist()]
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each benchmark."""
+        return list(map(self.head.names.benchmarks.__getitem__, self.head.name.tolist()))
 
     @property
     def benchmark_pairs(self) -> set[tuple[str, int, int]]:
         """The name of each benchmark, and its ids on both sides."""
-        names = map(self.head.names.benchmarks.__getitem__, self.head.name.tolist())
-        return set(zip(names, self.base.benchmark.tolist(), self.head.benchmark.tolist(), strict=True))
+        return set(zip(self.names, self.base.benchmark.tolist(), self.head.benchmark.tolist(), strict=True))
 
     @cached_property
     def metrics(self) -> list[Metric]:
         names = self.head.names.metrics
-        return METRICS.among(names[place] for place in np.unique(self.head.metric).tolist())
+        return METRICS.among(names[index] for index in np.unique(self.head.metric).tolist())
 
     @cached_property
     def counts(self) -> dict[Ruling, int]:
         """How many have which verdict."""
-        return counts_of(self.judged.ruling)
+        return counts_of(self.judgements.ruling)
 
     @property
     def doubtful(self) -> list[ComparedRow]:
-        return list(self.chosen(np.array(self.judged.doubtful, int)))
+        return list(self.chosen(np.array(self.judgements.doubtful, int)))
 
     @property
     def paired(self) -> int:
         """How many rest on pairs."""
-        return sum(bool(judgement.pairs) for judgement in self.judged.evident.values())
+        return sum(bool(judgement.pairs) for judgement in self.judgements.evident.values())
 
     @property
     def ladders(self) -> list[str]:
@@ -154,25 +156,19 @@ class ComparedRows(Sequence[ComparedRow]):
     @property
     def watched(self) -> "ComparedRows":
         """Those of metrics that may raise alerts, if there are."""
-        places = [place for place, metric in enumerate(self.judged.metrics) if metric.watched]
-        is_watched = np.isin(self.head.metric, places)
+        is_watched = self.judgements.is_watched
         return self.chosen(np.flatnonzero(is_watched)) if is_watched.any() else self
 
     def of_metric(self, name: str) -> "ComparedRows":
         return self.chosen(np.flatnonzero(self.is_of_metric(name)))
 
     def is_of_metric(self, name: str) -> Array:
-        fits: Array = self.head.metric == self.head.names.metric_place(name)
+        fits: Array = self.head.metric == self.head.names.index_of_metric(name)
         return fits
 
     def are_named(self, fits: Callable[[str], bool]) -> Array:
         """Whether the name of each benchmark fits."""
         return np.array([fits(name) for name in self.head.names.benchmarks], bool)[self.head.name]
-
-
-def size_of(ratio: float) -> float:
-    """How far a ratio is from 1, for sorting."""
-    return abs(math.log(ratio)) if 0 < ratio < math.inf else abs(ratio - 1)
 
 
 @dataclass(frozen=True)
@@ -196,9 +192,9 @@ class Between:
         """The total of this metric. Rungs of ladders count for the mean only if there is nothing else."""
         rows = self.rows.of_metric(metric.name)
         usual, lacking = rows.counted, sum(name == metric.name for _, name in (*self.only_base, *self.only_head))
-        judged = usual.judged
-        ratios = np.column_stack([judged.ratio, judged.low, judged.high])
-        total = total_of_columns(metric, judged.ruling, ratios, len(usual) + lacking, len(rows.judged.doubtful))
+        judgements = usual.judgements
+        ratios = np.column_stack([judgements.ratio, judgements.low, judgements.high])
+        total = total_of_columns(metric, judgements.ruling, ratios, len(usual) + lacking, len(rows.judgements.doubtful))
         return replace(total, counts=in_words(rows.counts))
 
 

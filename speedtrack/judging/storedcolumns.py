@@ -11,11 +11,11 @@ from speedtrack.alerts.lines.linecolumns import Array
 from speedtrack.judging.evidence import OF_INITIALS, Evidence, Row, Rows, evidence_from, pairs_of, same_programs
 
 ANSWERS = [*OF_INITIALS.values()]
-PLACE_OF_INITIAL = {initial: place for place, initial in enumerate(OF_INITIALS)}
+INDEX_OF_INITIAL = {initial: index for index, initial in enumerate(OF_INITIALS)}
 
 
 class StoredColumns(NamedTuple):
-    """Stored answers, in the order of their series. ``answer``: places in ANSWERS.
+    """Stored answers, in the order of their series. ``answer``: indices into ANSWERS.
 
     ``is_plain``: the answer alone decides. That holds of no series with a flag, change, pair or same program, though
     some of these might not matter.
@@ -31,6 +31,10 @@ class StoredColumns(NamedTuple):
     low: Array
     high: Array
     is_plain: Array
+
+    def chosen(self, indices: Array) -> "StoredColumns":
+        """Only those at these indices, in this order."""
+        return StoredColumns._make(column[indices] for column in self)
 
 
 def stored_columns(rows: Rows) -> StoredColumns:
@@ -56,7 +60,7 @@ def block_of(ids: list[int], texts: list[str], numbers: list[list[float]]) -> li
     """The columns of a row of EVIDENCE with stored answers."""
     base, head, distance, *series = ids
     constants = [np.full(len(series), value) for value in (base, head, distance)]
-    answers = np.array(list(map(PLACE_OF_INITIAL.__getitem__, texts)), int)
+    answers = np.array(list(map(INDEX_OF_INITIAL.__getitem__, texts)), int)
     return [np.array(series, int), *constants, answers, *np.array(numbers, float)]
 
 
@@ -90,24 +94,24 @@ def evident_series(rows: Rows) -> dict[tuple[int | None, int], set[int]]:
 
 def evidence_about(rows: Rows, series: Collection[int]) -> Evidence:
     """The evidence of these series only, as far as it is by series: an object for each of all would take long."""
-    wanted = set(series)
+    pks = set(series)
     return evidence_from(
         rows
-        | {"series": [series_among(row, wanted) for row in rows["series"]]}
-        | {"stored": [answers_among(row, wanted) for row in rows["stored"]]}
+        | {"series": [series_among(row, pks) for row in rows["series"]]}
+        | {"stored": [answers_among(row, pks) for row in rows["stored"]]}
     )
 
 
-def series_among(row: Row, wanted: Collection[int]) -> Row:
+def series_among(row: Row, pks: Collection[int]) -> Row:
     ids, metrics, numbers = row
     count = len(metrics)
-    indices = [index for index, pk in enumerate(ids[:count]) if pk in wanted]
+    indices = [index for index, pk in enumerate(ids[:count]) if pk in pks]
     columns = chain.from_iterable([ids[start + index] for index in indices] for start in (0, count, 2 * count))
     return [*columns], [metrics[index] for index in indices], numbers
 
 
-def answers_among(row: Row, wanted: Collection[int]) -> Row:
+def answers_among(row: Row, pks: Collection[int]) -> Row:
     (base, head, distance, *series), texts, numbers = row
-    indices = [index for index, pk in enumerate(series) if pk in wanted]
+    indices = [index for index, pk in enumerate(series) if pk in pks]
     columns = [[column[index] for index in indices] for column in numbers]
     return [base, head, distance, *(series[i] for i in indices)], [texts[i] for i in indices], columns

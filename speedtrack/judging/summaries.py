@@ -11,13 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 from speedtrack.alerts.headlines import Change, headline
+from speedtrack.alerts.lines.linecolumns import Array
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.ground.texts.text import plain, shortened
-from speedtrack.judging.facts import CERTAINTY, CommitFacts, JudgedBenchmark, SeriesAtCommit, complete, facts_by_changes
+from speedtrack.judging.facts import CERTAINTY, CommitFacts, JudgedBenchmark, complete, facts_by_changes
+from speedtrack.judging.judgedcolumns import JudgedColumns
 from speedtrack.judging.pulls import PairedJudgement, judge_pulls
 from speedtrack.judging.sides import ComparedRows
+from speedtrack.judging.totals import counts_of
 from speedtrack.judging.verdicts import COUNTED, DIFFERING, Basis, Ruling
 from speedtrack.runs.models import ACTIVE, PairedComparison, Run, Status
 from speedtrack.runs.requests import comparing
@@ -102,19 +105,17 @@ def way_of(changes: Sequence[Change]) -> State:
 
 def of_judgements(facts: CommitFacts) -> Summary | None:
     """What the comparison with the commit before shows, if nothing is suspected."""
-    watched, judged = facts.watched, facts.judged
+    watched = facts.series.chosen(facts.is_watched)
     if not watched:
         return None
-    if not judged and any(series.is_new for series in watched):
+    neighbours = facts.neighbours.among(facts.is_watched)
+    if not neighbours and watched.is_new.any():
         return Summary(State.OPEN, "measured, and now compared with the commit before")
-    if not judged:
-        return Summary(
-            State.SAME, f"the first measurement of {benchmarks_of(len({series.benchmark for series in watched}))}"
-        )
-    overview = overview_of(judged)
-    return by_pairs(overview.differing) or unchanged(
-        overview, seen_by([series for series in watched if series.metric == HEADLINE])
-    )
+    if not neighbours:
+        return Summary(State.SAME, f"the first measurement of {benchmarks_of(len(np.unique(watched.name)))}")
+    overview = overview_of_columns(neighbours.judgements, facts.series.name[neighbours.index], watched.names.benchmarks)
+    headlines = watched.chosen(watched.metric == watched.names.index_of_metric(HEADLINE))
+    return by_pairs(overview.differing) or unchanged(overview, seen_by(headlines.visible, headlines.within))
 
 
 class Overview(NamedTuple):
@@ -126,12 +127,12 @@ class Overview(NamedTuple):
     counted: int
 
 
-def overview_of(judged: Collection[JudgedBenchmark]) -> Overview:
+def overview_of(rows: Collection[JudgedBenchmark]) -> Overview:
     return Overview(
-        [row for row in judged if row.judgement.verdict in DIFFERING],
-        {row.judgement.verdict for row in judged},
-        len({row.benchmark_name for row in judged}),
-        len({row.benchmark_name for row in judged if row.judgement.verdict in COUNTED}),
+        [row for row in rows if row.judgement.verdict in DIFFERING],
+        {row.judgement.verdict for row in rows},
+        len({row.benchmark_name for row in rows}),
+        len({row.benchmark_name for row in rows if row.judgement.verdict in COUNTED}),
     )
 
 
@@ -161,14 +162,17 @@ def unchanged(overview: Overview, seen: str = "", base: str = "the commit before
     return Summary(State.SAME, "; ".join(filter(None, (opening, signs, seen))))
 
 
-def seen_by(series: Collection[SeriesAtCommit]) -> str:
-    """Which change each of these series would have shown; empty if that is not known of all."""
-    limits = [(own.visible, own.visible_within or 1) for own in series if own.visible is not None]
-    if not series or len(limits) < len(series):
+def seen_by(visible: Array, within: Array) -> str:
+    """Which change each of these series would have shown; empty if that is not known of all.
+
+    ``visible``, ``within``: as those of ``SeriesColumns``.
+    """
+    if not len(visible) or np.isnan(visible).any():
         return ""
-    visible, within = max(limits)
-    time = "have been seen" if within == 1 else f"be seen within {within} commits"
-    return f"{numbers.change_seen(visible)} or more would {time}"
+    worst = np.lexsort((within, visible))[-1]
+    size, commits = float(visible[worst]), max(1, int(within[worst]))
+    time = "have been seen" if commits == 1 else f"be seen within {commits} commits"
+    return f"{numbers.change_seen(size)} or more would {time}"
 
 
 def benchmarks_of(number: int) -> str:
@@ -200,13 +204,13 @@ def pull_summaries(runs: Sequence[Run]) -> dict[tuple[int | None, int | None], S
     if not runs:
         return {}
     waits = standing.why_wait(runs)
-    judged: dict[tuple[int | None, int], list[PairedJudgement]] = defaultdict(list)
+    by_ends: dict[tuple[int | None, int], list[PairedJudgement]] = defaultdict(list)
     for row in judge_pulls(runs):
-        judged[row.ends.base_id, row.ends.head_id].append(row)
+        by_ends[row.ends.base_id, row.ends.head_id].append(row)
     by_sides: dict[tuple[int | None, int], list[Run]] = defaultdict(list)
     for run in runs:
         by_sides[run.base_id, run.commit_id].append(run)
-    return {sides: pull_summary(judged[sides], own, waits) for sides, own in by_sides.items()}
+    return {sides: pull_summary(by_ends[sides], own, waits) for sides, own in by_sides.items()}
 
 
 #: What becomes of a comparison without runs, by its state.
@@ -244,12 +248,15 @@ def summary_of_sides(rows: ComparedRows) -> Summary:
     """The summary of any two commits by what was measured of each: the metrics that may raise alerts, if there are."""
     if not rows:
         return Summary(State.UNKNOWN, "No benchmark was measured of both")
-    overview = overview_of_rows(rows.watched)
+    watched = rows.watched
+    overview = overview_of_columns(watched.judgements, watched.head.name, watched.head.names.benchmarks)
     return capitalised(different(overview.differing) or unchanged(overview, base="the base"))
 
 
-def overview_of_rows(rows: ComparedRows) -> Overview:
-    moved = rows.chosen(np.flatnonzero(rows.judged.differs))
-    names, is_counted = rows.head.name, rows.judged.is_among(COUNTED)
-    counts = [len(np.unique(places)) for places in (names, names[is_counted])]
-    return Overview([JudgedBenchmark(row.benchmark, row.judgement) for row in moved], rows.counts.keys(), *counts)
+def overview_of_columns(judgements: JudgedColumns, name: Array, benchmarks: Sequence[str]) -> Overview:
+    """The overview of judgements. ``name``: of each the index of its benchmark among all names."""
+    moved = np.flatnonzero(judgements.differs)
+    names = map(benchmarks.__getitem__, name[moved].tolist())
+    counts = [len(np.unique(indices)) for indices in (name, name[judgements.is_among(COUNTED)])]
+    differing = list(map(JudgedBenchmark, names, judgements.chosen(moved).objects))
+    return Overview(differing, counts_of(judgements.ruling).keys(), *counts)

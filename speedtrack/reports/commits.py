@@ -1,36 +1,67 @@
 """A commit with what one machine measured of it."""
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
+import numpy as np
 from pydantic import Field
 
+from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.judging.verdicts import ORDER, words_of
 from speedtrack.reports.common import Document, From, Text
 from speedtrack.reports.projects import CommitDocument
-from speedtrack.reports.readings.commits import CommitReading
+from speedtrack.reports.readings.commits import CommitReading, CommitResults, answer_without
 from speedtrack.reports.runs import RunDocument
 
 
 class CommitResultDocument(Document):
     """What a series shows of a commit, against the commit that it measured before."""
 
-    series: Annotated[int, From("series_id")]
+    series: int
     benchmark: Text
-    metric: Annotated[str, From("metric.name")]
-    unit: Annotated[str, From("metric.unit")]
-    value: Annotated[float | None, From("point.value")]
-    low: Annotated[float | None, From("point.low")] = Field(description="lower end of the value's 95% interval")
-    high: Annotated[float | None, From("point.high")]
-    n: Annotated[int, From("point.n")]
-    flags: Annotated[list[str], From("point.flags")] = Field(description="why the value is not to be trusted")
-    commits_before: Annotated[int | None, From("comparison.distance")] = Field(
+    metric: str
+    unit: str
+    value: float | None
+    low: float | None = Field(description="lower end of the value's 95% interval")
+    high: float | None
+    n: int
+    flags: list[str] = Field(description="why the value is not to be trusted")
+    commits_before: int | None = Field(
         description="how many commits lie between it and the one before, and one; null: not compared"
     )
-    value_before: Annotated[float | None, From("comparison.old")]
-    ratio: Annotated[float | None, From("comparison.judgement.ratio")]
-    ratio_low: Annotated[float | None, From("comparison.judgement.low")]
-    ratio_high: Annotated[float | None, From("comparison.judgement.high")]
+    value_before: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
     answer: str = Field(description="in words")
-    verdict: Annotated[str | None, From("comparison.judgement.verdict")] = Field(description="null: not compared")
+    verdict: str | None = Field(description="null: not compared")
+
+
+COMPARED = ("commits_before", "value_before", "ratio", "ratio_low", "ratio_high", "verdict", "answer")
+
+
+def result_values(results: CommitResults) -> list[dict[str, Any]]:
+    """The values of the document of each result, by columns, as there may be thousands."""
+    series, neighbours = results.series, results.neighbours
+    judgements, points = neighbours.judgements, results.points(np.arange(len(results)))
+    words = [[words_of(ruling, metric) for ruling in ORDER] for metric in judgements.metrics]
+    columns = (neighbours.index, neighbours.distance, neighbours.old, judgements.ratio, judgements.low, judgements.high)
+    compared = {
+        index: (*numbers, ORDER[ruling], words[metric][ruling])
+        for index, *numbers, ruling, metric in zip(
+            *(column.tolist() for column in (*columns, judgements.ruling, judgements.metric)), strict=True
+        )
+    }
+    names = series.names.benchmarks
+    metrics = [{"metric": name, "unit": METRICS[name].unit} for name in series.names.metrics]
+    own_columns = (series.series, series.name, series.metric, series.is_new)
+    rows = enumerate(zip(*(column.tolist() for column in own_columns), strict=True))
+    return [
+        {"series": pk, "benchmark": names[name], **metrics[metric]}
+        | {"value": point.value, "low": point.low, "high": point.high, "n": point.n, "flags": point.flags}
+        | dict(zip(COMPARED, compared.get(index) or (*[None] * 6, answer_without(not is_new)), strict=True))
+        for index, (pk, name, metric, is_new) in rows
+        if (point := points.get(pk))
+    ]
 
 
 class CommitRunDocument(RunDocument):
@@ -75,7 +106,7 @@ class CommitDetails(CommitDocument):
             last_release=commit.release and commit.release.tag,
             machines=commit.machines,
             machine=commit.machine,
-            results=list(map(CommitResultDocument.of, commit.measured)),
+            results=result_values(commit.measured),
             runs=[CommitRunDocument.of(run, why_waiting=commit.waiting.get(run.pk, "")) for run in commit.runs],
             alerts=list(map(CommitAlertDocument.of, commit.alerts)),
         )

@@ -1,10 +1,14 @@
 """Two commits against each other."""
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
+from speedtrack.judging.sidecolumns import SideColumns
+from speedtrack.judging.sides import ComparedRows
+from speedtrack.judging.verdicts import ORDER, Basis
 from speedtrack.reports.common import Document, Filled, From, Order, Sent, Text, Time, Tried
 from speedtrack.reports.readings.sides import BothSides
 
@@ -26,29 +30,60 @@ class SideDocument(Document):
     value: float | None = Field(description="in the unit of the metric")
     low: float | None = Field(description="lower end of its 95% interval")
     high: float | None
-    series: Annotated[int, From("series_id")]
+    series: int
 
 
 class ComparedDocument(Document):
     """One benchmark and metric of both commits."""
 
     benchmark: Text
-    metric: Annotated[str, From("metric.name")]
-    unit: Annotated[str, From("metric.unit")]
-    better: Annotated[str, From("metric.better.value")]
+    metric: str
+    unit: str
+    better: str
     verdict: str = VERDICT
     ratio: float | None = Field(description="head / base")
     low: float | None = Field(description="lower end of the ratio's 95% interval")
     high: float | None
-    basis: Annotated[str, From("judgement.basis")] = Field(
+    basis: str = Field(
         description="what the verdict rests on: `change` (a confirmed one), `pairs`, `stored` (compared when it was "
         "measured) or `samples` (compared now)"
     )
     pairs: int = Field(description="how many pairs the verdict rests on; 0: on separate measurements")
     doubts: list[str] = Field(description="what differs besides the commit: `machine`, `environment`, `definition`")
     flags: list[str] = Field(description="why the values are not to be trusted")
-    base: Annotated[SideDocument, From(lambda row: SideDocument.of(row.base))]
-    head: Annotated[SideDocument, From(lambda row: SideDocument.of(row.head))]
+    base: SideDocument
+    head: SideDocument
+
+
+def compared_values(rows: ComparedRows) -> list[dict[str, Any]]:
+    """The values of the document of each row, by columns, as there may be thousands."""
+    judgements, base, head = rows.judgements, side_values(rows.base), side_values(rows.head)
+    metrics = [
+        {"metric": metric.name, "unit": metric.unit, "better": metric.better.value} for metric in judgements.metrics
+    ]
+    shared = {"basis": Basis.STORED, "pairs": 0, "doubts": (), "flags": ()}
+    columns = (judgements.ratio, judgements.low, judgements.high, judgements.metric, judgements.ruling)
+    values: list[dict[str, Any]] = [
+        {"benchmark": benchmark, **metrics[metric], "verdict": ORDER[ruling], "ratio": ratio, "low": low, "high": high}
+        | {**shared, "base": old, "head": new}
+        for benchmark, old, new, ratio, low, high, metric, ruling in zip(
+            rows.names, base, head, *(column.tolist() for column in columns), strict=True
+        )
+    ]
+    for index, judgement in judgements.evident.items():
+        values[index] |= {"basis": judgement.basis, "pairs": judgement.pairs, "doubts": judgement.doubts}
+    flagged = np.flatnonzero(rows.base.is_flagged.astype(bool) | rows.head.is_flagged.astype(bool))
+    for index, row in zip(flagged.tolist(), rows.chosen(flagged), strict=True):
+        values[index]["flags"] = row.flags
+    return values
+
+
+def side_values(side: SideColumns) -> list[dict[str, Any]]:
+    """The values of the document of each point of a side."""
+    columns = (column.tolist() for column in (side.value, side.low, side.high, side.series))
+    return [
+        {"value": value, "low": low, "high": high, "series": pk} for value, low, high, pk in zip(*columns, strict=True)
+    ]
 
 
 class OneSided(Document):
@@ -129,7 +164,7 @@ class ComparisonDocument(Document):
     totals: Annotated[list[TotalDocument], every(TotalDocument, "between.totals")] = Field(
         description="by metric, of all rows"
     )
-    rows: Annotated[list[ComparedDocument], every(ComparedDocument, "between.rows")]
+    rows: Annotated[list[ComparedDocument], From(lambda reading: compared_values(reading.between.rows))]
     only_base: Annotated[list[OneSided], From(lambda reading: one_sided(reading.between.only_base))]
     only_head: Annotated[list[OneSided], From(lambda reading: one_sided(reading.between.only_head))]
 

@@ -1,6 +1,7 @@
 import { admits, withKey } from "../filter";
 import { submitOnChange } from "../forms";
 import { getPiece, whenCalm } from "../fragment";
+import { addRowsOnDemand, takeRows } from "../parts/morerows";
 
 const CALM_MS = 150; // without a key, until the server looks for rows that are not loaded
 
@@ -13,35 +14,6 @@ function filterRows(table: HTMLTableElement, text: string): void {
       any ||= !row.hidden;
     }
     body.hidden = !any;
-  }
-}
-
-/** Takes rows of the server into the table, and tells under it how many of all they are. Returns the first of them. */
-function takeRows(table: HTMLTableElement, pieces: ChildNode[]): HTMLTableRowElement | null {
-  const loaded = pieces.find((piece) => piece instanceof HTMLTableElement)!;
-  const first = loaded.querySelector<HTMLTableRowElement>("tr[data-name]");
-  table.append(...loaded.tBodies);
-  const fresh = pieces.find((piece) => piece instanceof HTMLParagraphElement)!;
-  const line = document.querySelector<HTMLElement>(".morerows")!; // it stays, as what changes in it is read out
-  line.hidden = fresh.hidden;
-  line.querySelector("[role=status]")!.textContent = fresh.querySelector("[role=status]")!.textContent;
-  line.querySelectorAll("a").forEach((link) => link.remove());
-  line.append(...fresh.querySelectorAll("a"));
-  return first;
-}
-
-/** Puts the rows of the next page behind those of the table, where its link is followed. */
-async function addRows(table: HTMLTableElement, link: HTMLAnchorElement): Promise<void> {
-  if (table.ariaBusy === "true") return;
-  table.ariaBusy = "true";
-  try {
-    takeRows(table, await getPiece(link.dataset["more"]!))
-      ?.querySelector("a")
-      ?.focus();
-  } catch {
-    location.assign(link.href);
-  } finally {
-    table.ariaBusy = null;
   }
 }
 
@@ -80,10 +52,4 @@ submitOnChange(document);
 const input = document.querySelector<HTMLInputElement>("input[data-filter]");
 const table = document.querySelector<HTMLTableElement>("table.grid");
 if (input && table && !input.defaultValue) filterAsTyped(input, table);
-if (table)
-  document.addEventListener("click", (event) => {
-    const link = (event.target as Element).closest<HTMLAnchorElement>("a[data-more]");
-    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    void addRows(table, link);
-  });
+if (table) addRowsOnDemand(table);

@@ -13,12 +13,22 @@ from speedtrack.alerts.lines.comparisons import Answer
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.judging.evidence import OF_INITIALS, Rows, evidence_from
-from speedtrack.judging.judge import judge_points_by
+from speedtrack.judging.judge import judge_points_by, judged_as_stored
 from speedtrack.judging.judgedcolumns import judged_by
+from speedtrack.judging.neighbours import Neighbour, neighbours_by
 from speedtrack.judging.points import CommitOnMachine, PointRow, combined
-from speedtrack.judging.sidecolumns import Runs, SideColumns, SideNames, keys_of_one, matched_columns, of_metrics
+from speedtrack.judging.seriescolumns import MeasuringMachine, SeriesColumns
+from speedtrack.judging.sidecolumns import (
+    NamedIds,
+    Runs,
+    SideColumns,
+    SideNames,
+    keys_of_one,
+    matched_columns,
+    of_metrics,
+)
 from speedtrack.judging.sides import ComparedRows
-from speedtrack.judging.storedcolumns import ANSWERS
+from speedtrack.judging.storedcolumns import ANSWERS, stored_columns
 from speedtrack.judging.verdicts import ORDER, Basis, Ruling, ruling_of, rulings_of
 
 BASE, HEAD, MACHINE, OTHER_MACHINE = 7, 9, 1, 2
@@ -91,19 +101,39 @@ def test_columns_and_objects_give_the_same_judgements(seed: int) -> None:
     rows = evidence_rows(random, old, new, same_program=seed % 4 == 0)
     points = zip(old.points, new.points, strict=True)
     expected = judge_points_by(evidence_from(rows), list(points))
-    judged = judged_by(rows, old, new)
-    assert judged.judgements == expected
-    assert [ORDER[place] for place in judged.ruling.tolist()] == [judgement.verdict for judgement in expected]
-    numbers = np.array([judged.ratio, judged.low, judged.high]).T.tolist()
+    judgements = judged_by(rows, old, new)
+    assert judgements.objects == expected
+    assert [ORDER[place] for place in judgements.ruling.tolist()] == [judgement.verdict for judgement in expected]
+    numbers = np.array([judgements.ratio, judgements.low, judgements.high]).T.tolist()
     assert numbers == [list(judgement[2:5]) for judgement in expected]
-    assert judged.doubtful == [index for index, judgement in enumerate(expected) if judgement.doubts]
+    assert judgements.doubtful == [index for index, judgement in enumerate(expected) if judgement.doubts]
     order = np.array(random.sample(range(COUNT), 50))
-    assert judged.chosen(order).judgements == [expected[i] for i in order.tolist()]
+    assert judgements.chosen(order).objects == [expected[i] for i in order.tolist()]
     if seed % 4:
         assert {judgement.basis for judgement in expected} == set(Basis)
-        assert 0 < len(judged.evident) < COUNT
+        assert 0 < len(judgements.evident) < COUNT
     else:
         assert Ruling.SAME_PROGRAM in {judgement.verdict for judgement in expected}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_neighbours_as_columns_are_judged_as_stored(seed: int) -> None:
+    random = Random(seed)
+    benchmarks = random.sample(range(len(NAMES.benchmarks)), COUNT)
+    old, new = (side(commit, [*range(COUNT)], benchmarks, random) for commit in (BASE, HEAD))
+    rows = evidence_rows(random, old, new, same_program=seed % 3 == 0)
+    nothing = np.zeros(COUNT, int)
+    columns = (new.series, new.benchmark, nothing, np.zeros(COUNT), nothing, new.name, new.metric, nothing)
+    series = SeriesColumns(NAMES, [MeasuringMachine("m", False)], *columns)
+    evidence = evidence_from(rows)
+    expected = {
+        answered.series_id: Neighbour(judged_as_stored(answered, evidence), answer.distance, answer.old)
+        for answered, answer in evidence.stored.items()
+    }
+    neighbours = neighbours_by(rows, HEAD, series, stored_columns(rows))
+    assert 0 < len(neighbours) < COUNT and neighbours.by_index == expected
+    is_shown = np.array([random.random() < 0.5 for _ in range(COUNT)])
+    assert neighbours.among(is_shown).by_index == {pk: own for pk, own in expected.items() if is_shown[pk]}
 
 
 def test_rulings_are_those_of_each_answer() -> None:
@@ -163,13 +193,13 @@ def test_several_runs_of_a_series_are_one_point_as_of_objects() -> None:
         columns = [*numbers, [int(bool(row.flags)) for row in own], *values]
         flags_of = [[row.series_id, row.attempt_id, row.flags] for row in own if row.flags]
         by_metric.append((metric, flags_of, list(map(encoded, columns))))
-    points = of_metrics(CommitOnMachine(HEAD, MACHINE), by_metric, NAMES, np.array([11]), np.array([0]))
+    points = of_metrics(CommitOnMachine(HEAD, MACHINE), by_metric, NAMES, NamedIds(np.array([11]), np.array([0])))
     assert {point.series_id: point for point in points.points} == expected
     assert any(len(point.attempts) > 1 and point.flags for point in expected.values())
 
 
 def test_a_side_without_points_has_rows_with_none() -> None:
-    nothing = of_metrics(CommitOnMachine(HEAD, MACHINE), [], NAMES, np.array([11]), np.array([0]))
+    nothing = of_metrics(CommitOnMachine(HEAD, MACHINE), [], NAMES, NamedIds(np.array([11]), np.array([0])))
     measured = side(BASE, [1, 2], [0, 1], Random(1))
     old, new = matched_columns(measured, nothing)
     rows = ComparedRows(old, new, judged_by(defaultdict(list), old, new)).ranked

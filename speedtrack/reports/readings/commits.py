@@ -1,21 +1,23 @@
 """A commit as its page and the API show it: its place, what one machine measured of it, its runs and its alerts."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from operator import attrgetter
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import Count, OuterRef, Q, Subquery, Window
 from django.db.models.functions import Extract, JSONObject
 
 from speedtrack.alerts.lines import lines
+from speedtrack.alerts.lines.linecolumns import Array
 from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.judging.facts import CommitFacts, SeriesAtCommit, facts_of
-from speedtrack.judging.judge import Neighbour
+from speedtrack.judging.facts import CommitFacts, facts_of
+from speedtrack.judging.neighbours import Neighbour, NeighbourColumns, no_neighbours
+from speedtrack.judging.seriescolumns import MeasuringMachine, SeriesColumns, no_series
 from speedtrack.judging.summaries import Summary, summary_of
 from speedtrack.projects.models import Branch, Commit, Tag
 from speedtrack.projects.releases import version_of
@@ -28,6 +30,15 @@ MOST_RUNS = 50
 EPOCH = Extract("committed_at", "epoch")
 #: What a commit is to an alert, by the alert's field.
 ROLES = {"commit_id": "moved here", "fixed_by_id": "fixed by this commit", "reverted_by_id": "reverted by this commit"}
+
+
+class BranchPlace(NamedTuple):
+    """A commit's place on a branch, with the change points there whose range includes the commit."""
+
+    commit: Commit
+    branch: Branch
+    number: int
+    points: list[ChangePoint]
 
 
 class SeriesResult(NamedTuple):
@@ -55,22 +66,66 @@ class SeriesResult(NamedTuple):
     @property
     def answer(self) -> str:
         """The result of the comparison in a word or two."""
-        if self.comparison is None:
-            return "first measurement" if self.is_first else "not compared yet"
-        return self.comparison.judgement.words
+        return self.comparison.judgement.words if self.comparison else answer_without(self.is_first)
 
 
-class BranchPlace(NamedTuple):
-    """A commit's place on a branch, with the change points there whose range includes the commit."""
-
-    commit: Commit
-    branch: Branch
-    number: int
-    points: list[ChangePoint]
+def answer_without(is_first: bool) -> str:
+    """The answer of a series that was not compared."""
+    return "first measurement" if is_first else "not compared yet"
 
 
-class MeasuringMachine(NamedTuple):
-    name: str
+@dataclass(frozen=True)
+class CommitResults:
+    """The results of a commit on one machine, in the order of their series: columns, of which a few become objects.
+
+    ``branch_place``: the commit, on the branch along which it was compared; None without any. ``neighbours``: their
+    indices are those of ``series``. ``changes``: by series, those that the commit caused.
+    """
+
+    branch_place: BranchPlace | None = None
+    series: SeriesColumns = field(default_factory=no_series)
+    neighbours: NeighbourColumns = field(default_factory=no_neighbours)
+    changes: dict[int, ChangePoint] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    @cached_property
+    def differs(self) -> Array:
+        """Whether each certainly differs from the commit before."""
+        differs: Array = np.zeros(len(self), bool)
+        differs[self.neighbours.index] = self.neighbours.judgements.differs
+        return differs
+
+    @cached_property
+    def is_notable(self) -> Array:
+        """Whether each differs or has a change."""
+        is_notable: Array = self.differs | np.isin(self.series.series, list(self.changes))
+        return is_notable
+
+    def points(self, indices: Array) -> dict[int, LinePoint]:
+        """By series: the points at these indices, by one query, and a second one if some were measured repeatedly."""
+        if self.branch_place is None or not len(indices):
+            return {}
+        branch, number = self.branch_place.branch, self.branch_place.number
+        rows = lines.points(self.series.series[indices].tolist(), branch, number, number)
+        return {point.series_id: point for point in rows}
+
+    def at(self, indices: Array) -> list[SeriesResult]:
+        """Those at these indices as objects."""
+        series, points = self.series.chosen(indices), self.points(indices)
+        is_shown = np.zeros(len(self), bool)
+        is_shown[indices] = True
+        neighbours = self.neighbours.among(is_shown).by_index
+        names, metrics = series.names.benchmarks, [METRICS[name] for name in series.names.metrics]
+        columns = (indices, series.series, series.name, series.metric, series.is_new)
+        return [
+            SeriesResult(
+                *(pk, names[name], metrics[metric], points[pk], neighbours.get(index), not is_new, self.changes.get(pk))
+            )
+            for index, pk, name, metric, is_new in zip(*(column.tolist() for column in columns), strict=True)
+            if pk in points
+        ]
 
 
 class LastRelease(NamedTuple):
@@ -100,7 +155,7 @@ class CommitReading:
     release: LastRelease | None
     machines: list[str]  #: those that measured the commit
     machine: str | None  #: the one that was asked for, if it measured the commit on this branch
-    measured: list[SeriesResult]  #: all that it measured
+    measured: CommitResults  #: all that it measured
     points: list[ChangePoint]  #: whose range includes the commit
     ladders: list[str]
     runs: list[Run]  #: the newest, newest first
@@ -117,12 +172,12 @@ def read(
     """Read a commit, whose ``tags`` are TAGS. None: the default branch, and the first machine. Raises Http404."""
     positions = {p.branch: p.number for p in commit.positions.select_related("branch").order_by("branch__name")}
     branch = named_or_default("branch", branch_name, positions, commit.project.default_branch)
-    facts = facts_of([commit.pk], lambda facts: series_on(machine_of(facts, machine_name), facts))[commit.pk]
-    machines = machines_of(facts)
+    facts = facts_of([commit.pk], lambda facts: series_on(machine_name, facts.series))[commit.pk]
+    machines = machines_of(facts.series)
     machine = named_or_default("machine", machine_name, machines, "")
     points = list(points_at(branch, positions[branch])) if branch else []
     branch_place = BranchPlace(commit, branch, positions[branch], points) if branch else None
-    results = results_on(machine, branch_place, facts) if branch_place and machine else []
+    results = results_on(machine, branch_place, facts) if branch_place and machine else CommitResults()
     runs = runs_of(commit)
     tags, release = tags_around(commit, getattr(commit, "tags"))  # noqa: B009 (an annotation)
     return CommitReading(
@@ -137,46 +192,50 @@ def read(
         machine=machine.name if machine and results else None,
         measured=results,
         points=points,
-        ladders=sorted({series.ladder for series in facts.series if series.ladder}),
+        ladders=facts.series.ladders,
         runs=runs,
         waiting=standing.why_wait(runs),
         alerts=alerts_of(commit),
     )
 
 
-def machines_of(facts: CommitFacts) -> list[MeasuringMachine]:
-    """The machines with results of a commit in the order of the grid: first those with a runner, then by name.
+def machines_of(series: SeriesColumns) -> list[MeasuringMachine]:
+    """The machines of these series in the order of the grid: first those with a runner, then by name.
 
     Of the others, the one with most results comes first: the first by name is often only a try.
     """
-    counts = Counter(map(attrgetter("is_outside", "machine"), facts.series))
-    ordered = sorted(counts, key=lambda machine: (machine[0], machine[0] and -counts[machine], machine[1]))
-    return [MeasuringMachine(name) for _, name in ordered]
+    numbers = np.bincount(series.machine, minlength=len(series.machines)).tolist()
+    counts = dict(zip(series.machines, numbers, strict=True))
+    measuring = [machine for machine in series.machines if counts[machine]]
+    return sorted(measuring, key=lambda own: (own.is_outside, own.is_outside and -counts[own], own.name))
 
 
-def machine_of(facts: CommitFacts, name: str | None) -> MeasuringMachine | None:
+def machine_of(series: SeriesColumns, name: str | None) -> MeasuringMachine | None:
     """The machine of this name, else the first; None if none measured the commit. Raises Http404 for another name."""
-    return named_or_default("machine", name, machines_of(facts), "")
+    return named_or_default("machine", name, machines_of(series), "")
 
 
-def series_on(machine: MeasuringMachine | None, facts: CommitFacts) -> dict[int, SeriesAtCommit]:
-    """By id: the series of one machine."""
-    return {one.series_id: one for one in facts.series if machine and one.machine == machine.name}
+def indices_on(machine: MeasuringMachine | None, series: SeriesColumns) -> Array:
+    """The indices of the series of one machine."""
+    indices: Array = np.flatnonzero(series.machine == (series.machines.index(machine) if machine else -1))
+    return indices
 
 
-def results_on(machine: MeasuringMachine, branch_place: BranchPlace, facts: CommitFacts) -> list[SeriesResult]:
+def series_on(name: str | None, series: SeriesColumns) -> list[int]:
+    """The ids of the series of the machine of this name, or of the first."""
+    pks: list[int] = series.series[indices_on(machine_of(series, name), series)].tolist()
+    return pks
+
+
+def results_on(machine: MeasuringMachine, branch_place: BranchPlace, facts: CommitFacts) -> CommitResults:
     """The results of one machine."""
-    series = series_on(machine, facts)
-    points = lines.points(list(series), branch_place.branch, branch_place.number, branch_place.number)
-    here = {point.series_id: point for point in points}
-    marks = {cp.series_id: cp for cp in branch_place.points if cp.commit_id == branch_place.commit.pk}
-    return [
-        SeriesResult(
-            pk, one.benchmark, METRICS[one.metric], here[pk], facts.neighbours.get(pk), not one.is_new, marks.get(pk)
-        )
-        for pk, one in series.items()
-        if pk in here
-    ]
+    indices = indices_on(machine, facts.series)
+    is_own = np.zeros(len(facts.series), bool)
+    is_own[indices] = True
+    neighbours = facts.neighbours.among(is_own)
+    neighbours = replace(neighbours, index=np.searchsorted(indices, neighbours.index))
+    changes = {point.series_id: point for point in branch_place.points if point.commit_id == branch_place.commit.pk}
+    return CommitResults(branch_place, facts.series.chosen(indices), neighbours, changes)
 
 
 #: Of a commit: the tags of its project in the order of their names, each with its commit and that one's time.

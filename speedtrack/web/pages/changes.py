@@ -60,7 +60,8 @@ NEWEST = f"""
            cp.reference,
            (SELECT l.number - f.number
               FROM projects_position l JOIN projects_position f ON f.branch_id = l.branch_id
-             WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id AND f.commit_id = cp.before_id)
+             WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id AND f.commit_id = cp.before_id),
+           (SELECT extract(epoch FROM committed_at)::float8 FROM projects_commit WHERE id = cp.commit_id)
       FROM unnest(%(branches)s::bigint[]) AS b (id)
 CROSS JOIN LATERAL (SELECT {position_sql.head("b.id")} AS head OFFSET 0) branch
 CROSS JOIN LATERAL (
@@ -194,6 +195,41 @@ def newest_groups(branches: Iterable[int], count: int) -> dict[int, list[ChangeG
 
     Of each cause only two change points are loaded completely.
     """
+    groups = {branch: causes[:count] for branch, causes in newest_causes(branches).by_branch.items()}
+    by_pk = listed_points(group for causes in groups.values() for group in causes)
+    return {branch: shown_groups(causes, by_pk) for branch, causes in groups.items()}
+
+
+class NewestChanges(NamedTuple):
+    """``of_branches``: by branch, the cause of its newest changes; ``listed``: the newest ones of all branches."""
+
+    of_branches: dict[int, ChangeGroup]
+    listed: list[ChangeGroup]
+
+
+def newest_of_all(branches: Iterable[int], count: int) -> NewestChanges:
+    """The newest change of each of these branches, and the newest ones of all by the time of their commits.
+
+    Change points of other causes are not loaded.
+    """
+    causes = newest_causes(branches)
+    every = [group for groups in causes.by_branch.values() for group in groups[:count]]
+    every.sort(key=lambda group: causes.committed_at[narrowest_of(group).commit_id], reverse=True)
+    firsts, listed = {branch: groups[0] for branch, groups in causes.by_branch.items()}, every[:count]
+    by_pk = listed_points([*firsts.values(), *listed])
+    return NewestChanges(
+        dict(zip(firsts, shown_groups(firsts.values(), by_pk), strict=True)), shown_groups(listed, by_pk)
+    )
+
+
+class NewestCauses(NamedTuple):
+    """``by_branch``: the change points of its newest changes by cause; ``committed_at``: by commit, in seconds."""
+
+    by_branch: dict[int, list[list[GroupedPoint]]]
+    committed_at: dict[int, float]
+
+
+def newest_causes(branches: Iterable[int]) -> NewestCauses:
     parameters: dict[str, Any] = {
         "branches": list(branches),
         "reach": REACH,
@@ -202,13 +238,14 @@ def newest_groups(branches: Iterable[int], count: int) -> dict[int, list[ChangeG
         "visible": list(VISIBLE),
     }
     points: dict[int, list[GroupedPoint]] = defaultdict(list)
+    committed_at: dict[int, float] = {}
     with connection.cursor() as cursor:
         cursor.execute(NEWEST, parameters)
-        for branch, *columns in cursor:
-            points[branch].append(GroupedPoint._make(columns))
-    groups = {branch: by_cause(causes)[:count] for branch, causes in points.items()}
-    by_pk = listed_points(group for causes in groups.values() for group in causes)
-    return {branch: shown_groups(causes, by_pk) for branch, causes in groups.items()}
+        for branch, *columns, at in cursor:
+            point = GroupedPoint._make(columns)
+            points[branch].append(point)
+            committed_at[point.commit_id] = at
+    return NewestCauses({branch: by_cause(own) for branch, own in points.items()}, committed_at)
 
 
 def groups_of_rows(points: QuerySet[ChangePoint], keep: Callable[[GroupedPoint], bool]) -> list[ChangeGroup]:

@@ -106,14 +106,10 @@ def load(access: Access) -> HomePage:
     """The number of queries does not depend on how many projects there are."""
     health = machines.health(access)  # first: what changes meanwhile makes the page load its pushes again
     cards = project_cards(access)
-    groups_by_branch = changes.newest_groups([card.branch.pk for card in cards if card.branch], LISTED_CHANGES)
+    newest = changes.newest_of_all([card.branch.pk for card in cards if card.branch], LISTED_CHANGES)
     for card in cards:
-        card.change = next(iter(groups_by_branch.get(card.branch.pk, [])), None) if card.branch else None
-    newest = sorted((group for groups in groups_by_branch.values() for group in groups), key=committed_at, reverse=True)
-    return HomePage(cards, newest[:LISTED_CHANGES], health)
-
-
-committed_at = attrgetter("commit.committed_at")
+        card.change = newest.of_branches.get(card.branch.pk) if card.branch else None
+    return HomePage(cards, newest.listed, health)
 
 
 def card_of(project: Project) -> Card:

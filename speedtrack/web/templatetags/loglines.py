@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from speedtrack.ground.texts.ansi import Span, spans
 from speedtrack.runs.results.logs import Match, StoredLine
-from speedtrack.web.addresses import path_of_number
+from speedtrack.web.addresses import path_of
 
 register = template.Library()
 
@@ -19,7 +19,7 @@ BEFORE = 5  # lines that are shown before one that was searched for
 @register.simple_tag
 def log_lines(run: int, lines: Iterable[StoredLine]) -> SafeString:
     """Each line with its number, which links to it."""
-    path = path_of_number("run-log", run)
+    path = path_of("run-log", run)
     return mark_safe("".join(log_line(path, line) for line in lines))  # noqa: S308 - numbers are ours, texts are escaped
 
 
@@ -35,7 +35,7 @@ def text_of(text_spans: Iterable[Span]) -> str:
 @register.simple_tag
 def log_matches(run: int, matches: Iterable[Match]) -> SafeString:
     """Each line that was found, with a link to where it stands."""
-    path = path_of_number("run-log", run)
+    path = path_of("run-log", run)
     return mark_safe("".join(log_match(path, match) for match in matches))  # noqa: S308 - texts are escaped
 
 

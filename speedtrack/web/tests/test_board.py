@@ -9,7 +9,7 @@ from django.test import Client
 
 from speedtrack.alerts.models import Alert
 from speedtrack.web.drawing.small.sparkline import Sparkline
-from speedtrack.web.pages.project import board, filters
+from speedtrack.web.pages import paging
 from speedtrack.web.tests.world import CPU, World, html_of, queries, world
 
 
@@ -32,7 +32,7 @@ def names_of_grid(client: Client) -> list[str]:
 def test_the_number_of_plots_is_bounded_and_pages_lead_to_the_others(client: Client, kvd: World) -> None:
     everything = names(html_of(client.get("/p/kvd/board/")))
     assert len(everything) > 1
-    with patch.object(board, "MOST", 1), patch.object(filters, "MOST", 1):
+    with patch.object(paging, "MOST", 1):
         pages = [html_of(client.get(f"/p/kvd/board/?page={number}")) for number in range(1, len(everything) + 1)]
         assert [names(page) for page in pages] == [[name] for name in everything]
         assert "Next benchmarks" in pages[0] and "Previous benchmarks" in pages[-1]

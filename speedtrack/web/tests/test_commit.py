@@ -3,19 +3,26 @@
 import html
 import re
 
+import numpy as np
 import pytest
 from django.test import Client
 
+from speedtrack.alerts.lines import lines
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.judging.seriescolumns import series_of_commits
 from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Project, Tag
+from speedtrack.reports.readings.commits import read
 from speedtrack.runs.documents import LogPiece
 from speedtrack.runs.models import Build, Series
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests import byhand
+from speedtrack.web.pages import paging
 from speedtrack.web.pages.commit import description, results
 from speedtrack.web.pages.commit import page as commit_page
 from speedtrack.web.tests.world import CPU, HOSTILE, World, html_of, queries
+
+SENSITIVITY = ("sensitivity__visible", "sensitivity__visible_within")
 
 
 def test_results_are_compared_on_their_samples(client: Client, slow: tuple[World, Alert]) -> None:
@@ -183,7 +190,72 @@ def test_many_results_are_a_page_of_their_own(client: Client, kvd: World, monkey
     page = html_of(client.get(address))
     assert 'class="matrix"' not in page
     (link,) = re.findall(r'<p id="numbers">\s*<a href="(\?metric=[^"]+)#numbers">All \d+ results', page)
-    assert 'class="matrix"' in html_of(client.get(address + html.unescape(link)))
+    complete = html_of(client.get(address + html.unescape(link)))
+    assert "morerows" not in complete and benchmarks_of(complete) == ["get-p1", "set-p1"]
+    monkeypatch.setattr(paging, "MOST", 1)
+    first = html_of(client.get(address + html.unescape(link)))
+    assert benchmarks_of(first) == ["get-p1"] and "1 of 2 benchmarks" in first
+    (following,) = re.findall(r'href="([^"]+)#numbers"\s+rel="next"', first)
+    second = html_of(client.get(address + html.unescape(following)))
+    assert benchmarks_of(second) == ["set-p1"] and "Benchmarks 2 to 2 of 2" in second
+    assert first.count("of 2 moved") == second.count("of 2 moved") == complete.count("of 2 moved")
+
+
+def benchmarks_of(page: str) -> list[str]:
+    """The benchmarks of the table of all results."""
+    return re.findall(r'<th scope="row">\s*([\w-]+)\s*</th>', page.partition('class="matrix"')[2])
+
+
+def test_of_many_results_those_that_moved_come_first(
+    client: Client, slow: tuple[World, Alert], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = slow
+    address = f"/p/kvd/c/{made.shas[5]}/"
+    few = re.findall(r'<span class="answer worse">! slower', html_of(client.get(address)))
+    monkeypatch.setattr(results, "FEW_RESULTS", 3)
+    page = html_of(client.get(address))
+    assert "4 of 4 moved" in page and "these are the largest 3" in page
+    assert len(few) == 4 and page.count(", Server CPU per request</a></th>") + page.count(", Throughput</a></th>") == 3
+
+
+def test_results_as_columns_are_those_of_their_objects(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    for place in (0, 5, 6):
+        commit = commit_page.commit_or_404("kvd", made.shas[place])
+        measured = read(commit, None, None).measured
+        rows = client.get(f"/p/kvd/c/{commit.sha}.json").json()["results"]
+        for row, result in zip(rows, measured.at(np.arange(len(measured))), strict=True):
+            comparison, point = result.comparison, result.point
+            assert (row["series"], row["benchmark"], row["metric"]) == (
+                *(result.series_id, result.benchmark, result.metric.name),
+            )
+            assert (row["value"], row["low"], row["high"], row["n"]) == (point.value, point.low, point.high, point.n)
+            assert (row["answer"], row["flags"], row["unit"]) == (result.answer, point.flags, result.metric.unit)
+            judgement = comparison.judgement if comparison else None
+            expected = [judgement and getattr(judgement, name) for name in ("ratio", "low", "high", "verdict")]
+            assert [row[name] for name in ("ratio", "ratio_low", "ratio_high", "verdict")] == expected
+            assert row["commits_before"] == (comparison and comparison.distance)
+            assert row["value_before"] == (comparison and comparison.old)
+
+
+def test_series_as_columns_are_those_of_the_points(slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    commits = [made.commit(place).pk for place in (2, 6)]
+    fields = ("pk", "machine__name", "machine__outside", "benchmark__name", "metric", "undetected_since")
+    for commit, columns in series_of_commits(commits).items():
+        points = lines.point_measurements().filter(commit=commit)
+        rows = points.values_list(*(f"series__{name}" for name in (*fields, *SENSITIVITY))).distinct()
+        expected = [
+            (*names, since is not None, visible, within) for *names, since, visible, within in rows.order_by("series")
+        ]
+        machines, names = columns.machines, columns.names
+        indexed = zip(columns.series, columns.machine, columns.name, columns.metric, strict=True)
+        known = zip(columns.is_new, columns.visible, columns.within, strict=True)
+        assert expected == [
+            (pk, *machines[machine], names.benchmarks[name], names.metrics[metric], bool(is_new), *limits)
+            for (pk, machine, name, metric), (is_new, *limits) in zip(indexed, known, strict=True)
+        ]
+    assert series_of_commits([]) == {}
 
 
 def test_ambiguous_or_unknown_hashes_are_not_found(client: Client, kvd: World) -> None:

@@ -25,6 +25,7 @@ from speedtrack.stats.comparing.compare import compare_samples
 from speedtrack.tests import builders
 from speedtrack.tests.comparisons import change_comparisons, stored_comparisons
 from speedtrack.tests.latencies import encoded
+from speedtrack.web.pages import paging
 from speedtrack.web.tests.world import CPU, HOSTILE, World, html_of, queries, world
 
 OTHER_FACTS = builders.SERIES_FACTS | {"kernel": "6.9", "compiler": "cc 14"}
@@ -265,6 +266,41 @@ def test_filters_stand_in_the_address_and_totals_count_all_rows(client: Client, 
     assert cpu["verdicts"] == {"worse": 2}
     assert cpu["mean_ratio"][0] == pytest.approx(1.2, abs=0.005)
     assert cpu["mean_ratio"][1] < cpu["mean_ratio"][0] < cpu["mean_ratio"][2]
+
+
+def rows_of(page: str) -> list[str]:
+    return re.findall(r'<tr><th scope="row"><a .*?</tr>', page)
+
+
+def test_all_rows_come_by_page(client: Client, slow: tuple[World, Alert], monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = slow
+    sides = ends(made, 1, 6)
+    everything = rows_of(compare(client, **sides))
+    assert len(everything) == 4
+    monkeypatch.setattr(paging, "MOST", 3)
+    first, second, last = (compare(client, **sides, rows="all", page=page) for page in ("1", "2", "99"))
+    assert rows_of(first) + rows_of(second) == everything, "in the same order, on the same axis"
+    assert rows_of(last) == rows_of(second) and len(rows_of(first)) == 3
+    assert "3 of 4 rows" in first and "Rows 4 to 4 of 4" in second
+    (more,) = re.findall(r'data-more="([^"]+)"', first)
+    part = html_of(client.get(f"/p/kvd/compare/{unescape(more)}"))
+    assert rows_of(part) == rows_of(second) and "<html" not in part and "4 of 4 rows" in part
+    (following,) = re.findall(r'href="([^"]+)#results"\s+rel="next"', first)
+    assert rows_of(html_of(client.get(f"/p/kvd/compare/{unescape(following)}"))) == rows_of(second), "without scripts"
+    assert re.search(r'href="[^"]*rows=all[^"]*page=1#results"\s+rel="prev"', second)
+    assert len(document(client, **sides, rows="all", page="2")["rows"]) == 4
+    assert second.count('name="page"') == 1, "a form sends it along, but for that of the filters"
+
+
+def test_filters_search_the_rows_of_all_pages(
+    client: Client, slow: tuple[World, Alert], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = slow
+    monkeypatch.setattr(paging, "MOST", 1)
+    page = compare(client, **ends(made, 1, 6), q="set")
+    assert len(rows_of(page)) == 1 and "1 of 2 rows" in page and "set-p1" in rows_of(page)[0]
+    empty = compare(client, **ends(made, 1, 6), q="nothing", part="rows")
+    assert rows_of(empty) == [] and "0 of 0 rows" in empty
 
 
 def test_percentile_curves_of_both_sides(client: Client, kvd: World) -> None:

@@ -7,6 +7,7 @@ from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Commit, Tag
 from speedtrack.runs.models import Measurement, Series
+from speedtrack.web.pages import paging
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, shown, watched
 from speedtrack.web.tests.test_compare import put_latencies
 from speedtrack.web.tests.world import CPU, World
@@ -78,7 +79,9 @@ def test_a_phone_shows_all_numbers(shown: tuple[World, Alert, str], chromium: Br
     assert page.locator("table.grid tbody td.number").evaluate_all(CUT) == []
 
 
-def test_the_main_metrics_come_first_and_ten_rows(shown: tuple[World, Alert, str], chromium: Browser) -> None:
+def test_the_main_metrics_come_first_and_ten_rows(
+    shown: tuple[World, Alert, str], chromium: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, _, url = shown
     for place, factor in ((1, 1.0), (7, 2.0)):
         for metric in ("latency_us_p50", "latency_us_p99", "server_user_ns_per_request", "build_seconds"):
@@ -89,9 +92,23 @@ def test_the_main_metrics_come_first_and_ten_rows(shown: tuple[World, Alert, str
     assert rows.count() == 10
     first = rows.locator("th .soft").all_inner_texts()[:4]
     assert set(first) == {"Server CPU per request", "Throughput"}
+    monkeypatch.setattr(paging, "MOST", 7)
     page.get_by_role("link", name="All 12 rows").click()
     page.wait_for_url("**rows=all*")
-    assert rows.count() == 12
+    assert rows.count() == 7
+    page.get_by_role("link", name="Show the next 5").click()
+    expect(rows).to_have_count(12)
+    expect(rows.nth(7).locator("th a").first).to_be_focused()
+    expect(page.locator(".morerows")).to_have_text("12 of 12 rows")
+    names = rows.locator("th").all_inner_texts()
+    page.goto(f"{page.url.partition('#')[0]}&page=2")
+    assert rows.locator("th").all_inner_texts() == names[7:]
+    page.get_by_role("link", name="Rows before").click()
+    page.wait_for_url("**page=1*")
+    assert rows.locator("th").all_inner_texts() == names[:7]
+    page.go_back()
+    page.wait_for_url("**page=2*")
+    assert rows.count() == 5
     hidden = page.locator("table.totals").get_by_text("Latency p50")
     expect(hidden).to_be_hidden()
     page.get_by_text("4 further metrics").click()

@@ -17,8 +17,9 @@ from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.judging import evidence
 from speedtrack.judging.evidence import TwoSides
-from speedtrack.judging.judge import judge, judge_neighbours
-from speedtrack.judging.points import Place
+from speedtrack.judging.judge import judge
+from speedtrack.judging.neighbours import judge_neighbours
+from speedtrack.judging.seriescolumns import series_of_commits
 from speedtrack.judging.summaries import State, Summary
 from speedtrack.judging.verdicts import Basis, Ruling
 from speedtrack.notices import mail
@@ -330,7 +331,8 @@ def test_neighbours_are_compared_over_a_flagged_commit(kvd: World) -> None:
     Measurement.objects.filter(commit=kvd.commit(4)).update(flags=["steal"])
     kvd.push(1)
     kvd.measure()
-    found = judge_neighbours([series.pk], [kvd.commit(5).pk])[Place(series.pk, kvd.commit(5).pk)]
+    head = kvd.commit(5).pk
+    (found,) = judge_neighbours([series.pk], series_of_commits([head]))[head].by_index.values()
     assert (found.distance, found.judgement.verdict) == (2, Ruling.SAME)
 
 

@@ -15,7 +15,8 @@ from speedtrack.alerts.models import Alert, ChangePoint, SeriesSensitivity
 from speedtrack.projects.models import Tag
 from speedtrack.runs.models import Environment, Measurement, Series
 from speedtrack.runs.requests import tracking
-from speedtrack.web.pages.project import filters, pagerows, state
+from speedtrack.web.pages import paging
+from speedtrack.web.pages.project import state
 from speedtrack.web.tests.world import CPU, World, html_of, queries, world
 
 
@@ -99,8 +100,7 @@ def test_a_long_grid_has_pages_with_the_same_cells(
     rows, measured = re.compile(r"<tr data-name=.*?</tr>"), re.compile(r'<span class="state (\w+)"')
     whole = html_of(client.get("/p/kvd/"))
     assert measured.findall(whole)[0] == "measured" and '<p class="pages morerows" hidden>' in whole
-    monkeypatch.setattr(pagerows, "MOST", 1)
-    monkeypatch.setattr(filters, "MOST", 1)
+    monkeypatch.setattr(paging, "MOST", 1)
     first, second, last = (html_of(client.get(f"/p/kvd/?page={page}")) for page in (1, 2, 99))
     assert [rows.findall(page)[0] for page in (first, second)] == rows.findall(whole)
     assert rows.findall(second) == rows.findall(last) and len(rows.findall(first)) == 1

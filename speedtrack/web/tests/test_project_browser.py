@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 from speedtrack.notices.models import Subscription
 from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
-from speedtrack.web.pages.project import filters, pagerows
+from speedtrack.web.pages import paging
 from speedtrack.web.tests.test_browser import OVERFLOW, chromium, watched
 from speedtrack.web.tests.test_triage_browser import log_in
 from speedtrack.web.tests.world import world
@@ -42,8 +42,7 @@ def test_the_page_follows_the_first_measurement(
 def test_rows_that_are_not_loaded_are_added_and_found(
     live_server: Any, settings: Any, tmp_path: Path, chromium: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pagerows, "MOST", 1)
-    monkeypatch.setattr(filters, "MOST", 1)
+    monkeypatch.setattr(paging, "MOST", 1)
     world(settings, tmp_path).measure()
     page = watched(chromium, 1280, [])
     page.goto(f"{live_server.url}/p/kvd/")

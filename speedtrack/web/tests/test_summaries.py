@@ -2,12 +2,12 @@
 
 import re
 
+import numpy as np
 import pytest
 from django.test import Client
 from django.utils import timezone
 
 from speedtrack.alerts.models import Alert
-from speedtrack.judging.facts import SeriesAtCommit
 from speedtrack.judging.summaries import State, Summary, seen_by, summaries_of
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Deferral, Machine, Run, Series
@@ -96,9 +96,10 @@ def test_a_commit_that_is_not_measured(kvd: World) -> None:
 
 
 def test_what_would_have_been_seen_is_said_only_if_it_is_known_of_all() -> None:
-    one = SeriesAtCommit(1, "m1", False, "get", "", CPU, False, 0.17, 1)
-    assert seen_by([one, one._replace(visible=0.05, visible_within=4)]) == "17% or more would have been seen"
-    assert seen_by([one, one._replace(visible=None)]) == seen_by([]) == ""
+    one, within = np.array([0.17, 0.05]), np.array([1, 4])
+    assert seen_by(one, within) == "17% or more would have been seen"
+    assert seen_by(np.array([0.25, 0.17]), within[::-1]) == "25% or more would be seen within 4 commits"
+    assert seen_by(np.array([0.17, np.nan]), within) == seen_by(one[:0], within[:0]) == ""
 
 
 def test_an_import_does_not_take_the_page_over(client: Client, kvd: World) -> None:

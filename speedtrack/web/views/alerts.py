@@ -24,7 +24,7 @@ from speedtrack.web.pages.alerting import gains as gains_page
 from speedtrack.web.pages.alerting import mutes as mutes_page
 from speedtrack.web.pages.alerting import sensitivity as sensitivity_page
 from speedtrack.web.pages.alerting.alerts import AlertListQuery
-from speedtrack.web.pages.project.filters import page_of
+from speedtrack.web.pages.paging import page_of
 from speedtrack.web.requests.formats import format_or_404, values_response
 from speedtrack.web.requests.operating import actor_of, perform, undo_of, way_back
 from speedtrack.web.requests.permissions import access_of

@@ -37,18 +37,22 @@ SUMMARY_ROWS = 12
 def compare(request: HttpRequest, slug: str) -> HttpResponse:
     if "base_of" in request.GET:
         return redirect(f"{request.path}?{compare_page.without_former_base(request.GET).urlencode()}")
-    is_summary = request.GET.get("part") == "summary"
-    page = compare_page.load(slug, request.GET, access_of(request), SUMMARY_ROWS if is_summary else None)
-    template = "web/compare_summary.html" if is_summary else "web/compare.html"
-    duel = None if is_summary else duels.duel_among(page.between.runs, access_of(request))
-    return render(request, template, {"page": page, "project": page.project, "duel": duel})
+    access = access_of(request)
+    if request.GET.get("part") == "summary":
+        page = compare_page.load_rows(slug, request.GET, access, SUMMARY_ROWS)
+        return render(request, "web/compare_summary.html", {"page": page, "project": page.project})
+    if request.GET.get("part") == "rows":
+        return render(request, "web/compare_rows.html", {"page": compare_page.load_rows(slug, request.GET, access)})
+    page = compare_page.load(slug, request.GET, access)
+    duel = duels.duel_among(page.between.runs, access)
+    return render(request, "web/compare.html", {"page": page, "project": page.project, "duel": duel})
 
 
 @require_safe
 def compare_values(request: HttpRequest, slug: str, form: str) -> HttpResponseBase:
     """The same as JSON or CSV."""
     format_or_404(form, "a comparison")
-    comparison = document.compare_document(compare_page.load(slug, request.GET, access_of(request)))
+    comparison = document.compare_document(compare_page.load_rows(slug, request.GET, access_of(request)))
     return values_response(form, f"{slug}-compare", comparison.named, partial(document.csv_rows, comparison))
 
 

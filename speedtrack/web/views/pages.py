@@ -10,9 +10,9 @@ from speedtrack.ground.texts.text import plain, plain_values
 from speedtrack.operations import machines, triage
 from speedtrack.reports.commits import CommitDetails
 from speedtrack.reports.machines import machine_details
+from speedtrack.reports.readings.commits import read
 from speedtrack.reports.runs import RunDetails
 from speedtrack.runs.requests import tracking
-from speedtrack.web.addresses import metric_given
 from speedtrack.web.pages import beginning
 from speedtrack.web.pages import home as home_page
 from speedtrack.web.pages import mine as my_pushes
@@ -93,26 +93,20 @@ def commit(request: HttpRequest, slug: str, sha: str) -> HttpResponse:
     if request.GET.get("part") == "verdict":
         verdict = commit_page.verdict_of(commit_page.commit_or_404(slug, sha))
         return render(request, "web/commit_verdict.html", {"verdict": verdict, "is_part": True})
-    page = asked_commit(request, slug, sha)
+    page_query = commit_page.CommitPageQuery.of(request.GET)
+    page = commit_page.load(slug, sha, page_query)
     context = {"page": page, "project": page.project, "commit": page.commit}
     context["annotations"] = annotations.of_commit(page.commit) if page.is_annotated else []
     return render(request, "web/commit.html", context)
 
 
-def asked_commit(request: HttpRequest, slug: str, sha: str) -> commit_page.CommitPage:
-    page_query = commit_page.CommitPageQuery(
-        request.GET.get("branch"), request.GET.get("machine"), metric_given(request.GET)
-    )
-    return commit_page.load(slug, sha, page_query)
-
-
 @require_safe
 def commit_values(request: HttpRequest, slug: str, sha: str, form: str) -> HttpResponseBase:
     format_or_404(form, "a commit")
-    page = asked_commit(request, slug, sha)
-    document = CommitDetails.read(page)
+    reading = read(commit_page.commit_or_404(slug, sha), request.GET.get("branch"), request.GET.get("machine"))
+    document = CommitDetails.read(reading)
     rows = partial(commit_document.csv_rows, document)
-    return values_response(form, f"{slug}-{page.commit.short}", document.named, rows)
+    return values_response(form, f"{slug}-{reading.commit.short}", document.named, rows)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

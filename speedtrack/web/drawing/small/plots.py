@@ -4,6 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from speedtrack.alerts.lines.linecolumns import Array
 from speedtrack.benchmarks import numbers
 
 LABEL_WIDTH = 38  # of "+100%" and some space
@@ -38,14 +41,14 @@ class Forest:
     width: float = FOREST_WIDTH
 
     @classmethod
-    def of(cls, ratios: Sequence[tuple[float, float, float]], clipped: bool = False) -> "Forest":
-        """``ratios``: each with the ends of its interval. ``clipped``: a few that lie far off do not set the scale."""
-        logarithms = [math.log(v) for row in ratios for v in row if v > 0]
-        low, high = min([0.0, *logarithms]), max([0.0, *logarithms])
-        if clipped and (far := usual_reach(ratios)):
-            low, high = max(low, -far), min(high, far)
-        pad = 0.08 * (high - low) or 0.01
-        low, high = low - pad, high + pad
+    def of(
+        cls, ratios: Sequence[tuple[float, float, float]], clipped: bool = False, scale: Array | None = None
+    ) -> "Forest":
+        """``ratios``: each with the ends of its interval. ``clipped``: a few that lie far off do not set the scale.
+
+        ``scale``: rows of all ratios that set it, if they are more than these.
+        """
+        low, high = ends_of(np.array(ratios, float).reshape(-1, 3) if scale is None else scale, clipped)
 
         def x(ratio: float) -> float:
             position = (math.log(ratio) - low) / (high - low) if ratio > 0 else 0.0
@@ -63,10 +66,20 @@ class Forest:
         return cls(spaced_ticks(ticks, x(1)), x(1), rows)
 
 
-def usual_reach(ratios: Sequence[tuple[float, float, float]]) -> float:
+def ends_of(ratios: Array, clipped: bool) -> tuple[float, float]:
+    """The ends of an axis for these ratios, as logarithms. ``ratios``: rows of (ratio, low, high)."""
+    logarithms = np.log(ratios[ratios > 0])
+    low, high = float(logarithms.min(initial=0.0)), float(logarithms.max(initial=0.0))
+    if clipped and (far := usual_reach(ratios)):
+        low, high = max(low, -far), min(high, far)
+    pad = 0.08 * (high - low) or 0.01
+    return low - pad, high + pad
+
+
+def usual_reach(ratios: Array) -> float:
     """How far from 1, as a logarithm, an axis must reach for all ratios but the few that lie far off."""
-    sizes = sorted(max(abs(math.log(v)) for v in row) for row in ratios if min(row) > 0)
-    return USUAL * sizes[(len(sizes) - 1) * 9 // 10] if sizes else 0.0
+    sizes = np.sort(np.abs(np.log(ratios[(ratios > 0).all(axis=1)])).max(axis=1))
+    return USUAL * float(sizes[(len(sizes) - 1) * 9 // 10]) if len(sizes) else 0.0
 
 
 def spaced_ticks(ticks: Sequence[Tick], origin: float) -> list[Tick]:

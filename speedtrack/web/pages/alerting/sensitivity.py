@@ -15,9 +15,11 @@ from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Project
 from speedtrack.reports.evidence import SensitivityDocument, SensitivityList
 from speedtrack.runs.models import Series
+from speedtrack.web.pages.paging import PageSpan
 from speedtrack.web.requests.formats import rows_of
 
 SHOWN = 200  # series of a page
+NO_SERIES = PageSpan(0, 0, SHOWN)
 
 
 class ShownSensitivity(NamedTuple):
@@ -41,30 +43,10 @@ class SensitivityPage:
 
 @dataclass(frozen=True)
 class SensitivityPart(SensitivityPage):
-    """The part of the series that one page shows: those behind the first ``begin`` of all ``of``.
-
-    ``sharpest``: of all, the series that shows the smallest change.
-    """
+    """The part of the series that one page shows. ``sharpest``: of all, the series that shows the smallest change."""
 
     sharpest: ShownSensitivity | None = None
-    begin: int = 0
-    of: int = 0
-
-    @property
-    def last(self) -> int:
-        return self.begin + len(self.noisy) + len(self.others)
-
-    @property
-    def first(self) -> int:
-        return self.begin + 1
-
-    @property
-    def previous_page(self) -> int | None:
-        return self.begin // SHOWN or None
-
-    @property
-    def next_page(self) -> int | None:
-        return self.begin // SHOWN + 2 if self.last < self.of else None
+    span: PageSpan = NO_SERIES
 
 
 def load(project: Project) -> SensitivityPage:
@@ -93,8 +75,7 @@ def load_part(project: Project, page: int) -> SensitivityPart:
         [row for row in page_rows if row.found.too_noisy],
         [row for row in page_rows if not row.found.too_noisy],
         shown_row(sharpest) if sharpest else None,
-        begin,
-        rows[0].total if rows else 0,
+        PageSpan(begin, rows[0].total if rows else 0, SHOWN),
     )
 
 

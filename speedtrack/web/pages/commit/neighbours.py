@@ -1,5 +1,6 @@
 """What lies near a commit: its parents, commits before and after it on its branch, its tags and the last release."""
 
+import numpy as np
 from django.db.models import F, IntegerField, Value
 
 from speedtrack.projects.models import Commit
@@ -18,7 +19,7 @@ def commits_around(reading: CommitReading) -> tuple[list[Commit | str], dict[int
     parent_rows = Commit.objects.filter(project=commit.project, sha__in=commit.parents)
     commits = parent_rows.annotate(number=Value(PARENT, IntegerField()))
     if position is not None:
-        distances = {1, -1, *(result.comparison.distance for result in reading.measured if result.comparison)}
+        distances = {1, -1, *np.unique(reading.measured.neighbours.distance).tolist()}
         numbers = [position - distance for distance in distances]
         near = Commit.objects.filter(positions__branch=reading.branch, positions__number__in=numbers)
         commits = commits.union(near.annotate(number=F("positions__number")), all=True)

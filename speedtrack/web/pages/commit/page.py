@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from django.db.models import Exists, OuterRef
-from django.http import Http404
+from django.http import Http404, QueryDict
 
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.ground.postgres.plainrows import among_selected
@@ -16,6 +16,7 @@ from speedtrack.reports.readings.commits import MOST_RUNS, TAGS, CommitReading, 
 from speedtrack.runs.models import Deferral, Run, Status
 from speedtrack.runs.scheduling import states
 from speedtrack.web import forges
+from speedtrack.web.addresses import metric_given
 from speedtrack.web.forges import ForgePages
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.alerting.banners import Banner, banners_of
@@ -26,6 +27,7 @@ from speedtrack.web.pages.commit.results import (
     MachineResults,
     machine_results,
 )
+from speedtrack.web.pages.paging import page_of
 from speedtrack.web.pages.running.live import stream_of_queue
 from speedtrack.web.scope import project_or_404
 
@@ -120,7 +122,7 @@ class CommitPage(CommitReading):
 
     @property
     def latency_benchmarks(self) -> list[str]:
-        return [name for name, _ in self.results.rows] if self.results else []
+        return self.results.benchmarks if self.results else []
 
     @property
     def earlier(self) -> Commit | None:
@@ -152,7 +154,12 @@ class CommitPageQuery:
 
     branch: str | None = None
     machine: str | None = None
-    metric: str | None = None
+    metric: str = ""
+    page: int = 1
+
+    @classmethod
+    def of(cls, query: QueryDict) -> "CommitPageQuery":
+        return cls(query.get("branch"), query.get("machine"), metric_given(query), page_of(query))
 
 
 def load(slug: str, sha: str, page_query: CommitPageQuery) -> CommitPage:
@@ -169,7 +176,7 @@ def load(slug: str, sha: str, page_query: CommitPageQuery) -> CommitPage:
         forge=forges.forge_of(project.url),
         parents=parents,
         named=by_distance,
-        results=machine_results(machine, reading.measured, page_query.metric) if machine else None,
+        results=machine_results(machine, reading.measured, page_query.metric, page_query.page) if machine else None,
         builds=builds_of(commit, [*commit.parents, *([release.sha] if release else [])]),
         changes=changes.groups_of(cp for cp in reading.points if cp.status in changes.VISIBLE),
         banners=banners_of([one.alert for one in reading.alerts], commit),

@@ -1,7 +1,7 @@
 """Any two commits beside each other: what differs, by how much, how sure it is, and what makes it doubtful."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -26,11 +26,13 @@ from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.small.plots import Forest
 from speedtrack.web.pages.compare import details
 from speedtrack.web.pages.latency import LatencyCurves
+from speedtrack.web.pages.paging import PageSpan, page_of, span_of
 
-SHOWN, FILTERED = 10, 100  # rows, unless all are asked for; of those that filters select
+SHOWN = 10  # rows, unless all are asked for or filters select some: these come by page
 VERDICTS = tuple(map(str, ORDER))
 USUAL = (Ruling.WORSE, Ruling.BETTER, Ruling.UNCERTAIN, Ruling.SAME)  # verdicts that are listed even if no row has them
 LONGEST_SEARCH = 100
+NO_ROWS = PageSpan(0, 0, SHOWN)
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ class RowFilters:
             return rows
         fits = np.ones(len(rows), bool)
         if self.differs:
-            fits &= rows.judged.differs
+            fits &= rows.judgements.differs
         if self.verdict:
-            fits &= rows.judged.is_among([Ruling(self.verdict)])
+            fits &= rows.judgements.is_among([Ruling(self.verdict)])
         if self.metric:
             fits &= rows.is_of_metric(self.metric)
         if terms := self.text.lower().split():
@@ -62,6 +64,11 @@ class RowFilters:
     def active(self) -> bool:
         return bool(self.text or self.metric or self.verdict or self.differs)
 
+    @property
+    def by_page(self) -> bool:
+        """Whether pages lead to all rows, instead of one with the first of them."""
+        return self.all_rows or self.active
+
 
 class PairedChoice(NamedTuple):
     name: str
@@ -70,14 +77,13 @@ class PairedChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class ComparePage:
-    """``rows``: those that fit the filters, ``shown`` the first of them."""
+    """``rows``: those that fit the filters; ``span``: which of them are shown."""
 
     reading: ComparisonReading
     query: QueryDict
     filters: RowFilters
     rows: ComparedRows = field(default_factory=no_rows)
-    shown: list[ComparedRow] = field(default_factory=list)
-    forest: Forest | None = None
+    span: PageSpan = NO_ROWS
     latency: LatencyCurves | None = None
     most_benchmarks: int = MOST_BENCHMARKS
     functions: list[FunctionTable] = field(default_factory=list)
@@ -95,6 +101,17 @@ class ComparePage:
     @property
     def between(self) -> Between:
         return self.reading.between
+
+    @cached_property
+    def shown(self) -> Sequence[ComparedRow]:
+        return list(self.span.among(self.rows))
+
+    @cached_property
+    def forest(self) -> Forest:
+        """The places of the shown rows, on one axis for all pages."""
+        judgements = self.rows.judgements
+        scale = np.column_stack([judgements.ratio, judgements.low, judgements.high]) if self.filters.by_page else None
+        return Forest.of([(row.ratio, row.low, row.high) for row in self.shown], clipped=True, scale=scale)
 
     @cached_property
     def metrics(self) -> list[Metric]:
@@ -157,12 +174,12 @@ class ComparePage:
             parameters["base_machine"] = base.machine.name
         if base.project != head.project:
             parameters["base_project"] = base.project.slug
-        remaining = self.without("base", "head", "machine", "base_machine", "base_project", "verdict")
+        remaining = self.without("base", "head", "machine", "base_machine", "base_project", "verdict", "page")
         return f"{reverse('compare', args=[head.project.slug])}?{urlencode([*parameters.items(), *remaining])}"
 
     @property
     def kept_for_filters(self) -> list[tuple[str, str]]:
-        return self.without("q", "metric", "verdict", "differs", "rows")
+        return self.without("q", "metric", "verdict", "differs", "rows", "page")
 
     @property
     def kept_for_latency(self) -> list[tuple[str, str]]:
@@ -178,7 +195,7 @@ class ComparePage:
 
     @property
     def doubtful(self) -> int:
-        return len(self.between.rows.judged.doubtful)
+        return len(self.between.rows.judgements.doubtful)
 
     @property
     def paired(self) -> int:
@@ -193,15 +210,15 @@ class ComparePage:
     def choices(self) -> list[PairedChoice]:
         """The benchmarks that may be measured again, the most interesting first; the first few are selected."""
         rows = self.between.rows
-        is_same = rows.judged.is_among([Ruling.SAME])
-        names = rows.head.name[np.lexsort((is_same, ~rows.judged.differs))]
+        is_same = rows.judgements.is_among([Ruling.SAME])
+        names = rows.head.name[np.lexsort((is_same, ~rows.judgements.differs))]
         first = np.unique(names, return_index=True)[1]
         differing = set(rows.head.name[~is_same].tolist())
         return [
             PairedChoice(
-                rows.head.names.benchmarks[place], index < MOST_BENCHMARKS and (place in differing or not differing)
+                rows.head.names.benchmarks[name], rank < MOST_BENCHMARKS and (name in differing or not differing)
             )
-            for index, place in enumerate(names[np.sort(first)].tolist())
+            for rank, name in enumerate(names[np.sort(first)].tolist())
         ]
 
     @property
@@ -221,32 +238,34 @@ class ComparePage:
         return sides.base.project == sides.head.project
 
 
-def load(slug: str, query: QueryDict, access: Access, most_rows: int | None = None) -> ComparePage:
+def load(slug: str, query: QueryDict, access: Access) -> ComparePage:
     """The page that an address names. Raises Http404 for a name that does not exist."""
-    sides = sides_asked(slug, query, access)
-    filters = filters_of(query)
-    if sides is None:
-        return ComparePage(ComparisonReading(Project.objects.get(slug=slug)), query, filters)
-    reading = read(sides)
-    comparison = reading.between
-    if not sides.are_measured:
-        return ComparePage(reading, query, filters)
-    rows = filters.among(comparison.rows)
-    shown_rows = list(rows if filters.all_rows else rows[: most_rows or (FILTERED if filters.active else SHOWN)])
+    page = load_rows(slug, query, access)
+    sides, comparison = page.sides, page.between
+    if sides is None or not sides.are_measured:
+        return page
     benchmark = details.chosen_benchmark(comparison.rows, query.get("benchmark", ""))
     documents = details.documents_of(benchmark, comparison)
-    return ComparePage(
-        reading=reading,
-        query=query,
-        filters=filters,
-        rows=rows,
-        shown=shown_rows,
-        forest=Forest.of([(row.ratio, row.low, row.high) for row in shown_rows], clipped=True),
+    return replace(
+        page,
         latency=details.latency_of(benchmark, documents, sides),
         functions=details.functions_of(benchmark, documents, sides),
         shared=shared_machine(sides),
         ladders=comparison.rows.ladders,
     )
+
+
+def load_rows(slug: str, query: QueryDict, access: Access, first: int = 0) -> ComparePage:
+    """The page without what it shows besides its rows. ``first``: show so many rows at most, and no other page."""
+    sides = sides_asked(slug, query, access)
+    filters = filters_of(query)
+    if sides is None:
+        return ComparePage(ComparisonReading(Project.objects.get(slug=slug)), query, filters)
+    reading = read(sides)
+    rows = filters.among(reading.between.rows)
+    by_page = filters.by_page and not first
+    span = span_of(page_of(query), len(rows)) if by_page else PageSpan(0, len(rows), first or SHOWN)
+    return ComparePage(reading, query, filters, rows, span)
 
 
 def without_former_base(query: QueryDict) -> QueryDict:

@@ -12,9 +12,10 @@ from speedtrack.benchmarks.storing import suite_of
 from speedtrack.judging.verdicts import SETTLED, SIGNS, direction_of, words_of
 from speedtrack.runs.scheduling import states
 from speedtrack.web.addresses import timeline_path
+from speedtrack.web.pages.paging import PageSpan, page_of, span_of
 from speedtrack.web.pages.project import grid
 from speedtrack.web.pages.project.columns import GridColumn, Mark, columns_before
-from speedtrack.web.pages.project.filters import MOST, GridFilters, page_of, pages_for
+from speedtrack.web.pages.project.filters import GridFilters
 from speedtrack.web.pages.project.page import NEWEST_SUITE
 from speedtrack.web.pages.project.pagerows import ShownSeries, shown_series
 from speedtrack.web.pages.project.state import marks_by_benchmark
@@ -64,24 +65,15 @@ class SmallPlot:
 
 @dataclass(frozen=True)
 class Board:
-    """``commits``: how many the plots span. ``page``: the number of this one, from 1, of ``pages``."""
+    """``commits``: how many the plots span. ``span``: which of all benchmarks are on this page."""
 
     scope: PageScope
     filters: GridFilters
     plots: list[SmallPlot]
     commits: int
-    page: int
-    pages: int
+    span: PageSpan
     stream: str
     version: str
-
-    @property
-    def before(self) -> int | None:
-        return self.page - 1 or None
-
-    @property
-    def after(self) -> int | None:
-        return self.page + 1 if self.page < self.pages else None
 
 
 def load(slug: str, query: QueryDict) -> Board:
@@ -90,12 +82,12 @@ def load(slug: str, query: QueryDict) -> Board:
     scope = scope_of(slug, query, suite_id=Subquery(NEWEST_SUITE))
     filters, all_series = GridFilters(GridFilters.of(query).text), shown_series(scope)
     names = [name for name in ordered_names(scope, all_series) if filters.admits(name, "")]
-    page = min(page_of(query), pages_for(names))
-    of_page = names[(page - 1) * MOST : page * MOST]
+    span = span_of(page_of(query), len(names))
+    of_page = span.among(names)
     path = columns_before(scope, "", grid.WINDOW)
     plots = plots_of(scope, {pk: one for pk, one in all_series.items() if one.benchmark in of_page}, path)
     shown = [plots[name] for name in of_page if name in plots]
-    return Board(scope, filters, shown, len(path), page, pages_for(names), stream_of_queue(), version)
+    return Board(scope, filters, shown, len(path), span, stream_of_queue(), version)
 
 
 def ordered_names(scope: PageScope, all_series: Mapping[int, ShownSeries]) -> list[str]:

@@ -2,13 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.http import QueryDict
 
 LONGEST_TEXT = 100
-MOST = 60  # rows of a grid, or plots of a board, on one page
 
 
 def words_of(benchmark: str) -> set[str]:
@@ -46,13 +45,3 @@ class TagChoices:
         counts = Counter(term for name in names for term in words_of(name))
         shared = {term for term, count in counts.items() if 1 < count < len(names)}
         return cls(group_names, sorted(shared - set(group_names)))
-
-
-def page_of(query: QueryDict) -> int:
-    """The number of the page that an address names, 1 unless it is a sensible number."""
-    text = query.get("page", "")
-    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 5 else 1
-
-
-def pages_for(names: Sized) -> int:
-    return max(1, -(-len(names) // MOST))

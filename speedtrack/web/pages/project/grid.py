@@ -15,6 +15,7 @@ from speedtrack.judging.verdicts import Judgement
 from speedtrack.web.addresses import timeline_path
 from speedtrack.web.drawing.charts.gaps import Gap
 from speedtrack.web.pages import releasepoints
+from speedtrack.web.pages.paging import one_page
 from speedtrack.web.pages.project.cells import Cell, RowContext, commit_cells, release_cells
 from speedtrack.web.pages.project.columns import GridColumn, columns_before, end_on
 from speedtrack.web.pages.project.filters import GridFilters, TagChoices
@@ -83,7 +84,7 @@ class Grid:
     hidden: int = 0
     before: str = ""
     older: str = ""
-    rows: PageRows = field(default_factory=lambda: PageRows([], [], 0))
+    rows: PageRows = field(default_factory=lambda: PageRows([], [], one_page(0)))
 
     @property
     def columns(self) -> int:

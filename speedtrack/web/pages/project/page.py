@@ -19,9 +19,10 @@ from speedtrack.web.drawing.charts.gaps import UNMEASURED
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.alerting.banners import Banner, banners_of
 from speedtrack.web.pages.changes import ChangeGroup
+from speedtrack.web.pages.paging import page_of
 from speedtrack.web.pages.project import grid
 from speedtrack.web.pages.project.columns import GridColumn
-from speedtrack.web.pages.project.filters import GridFilters, page_of
+from speedtrack.web.pages.project.filters import GridFilters
 from speedtrack.web.pages.project.grid import Grid
 from speedtrack.web.pages.project.outside import Snippet, snippets
 from speedtrack.web.pages.project.pagerows import LISTED_COMMITS
@@ -161,10 +162,10 @@ def project_document(scope: PageScope, grid: Grid, query: QueryDict) -> dict[str
 
 def next_address(scope: PageScope, grid: Grid, query: QueryDict) -> str | None:
     """Where the rows after these are; None after the last ones."""
-    if grid.rows.next_page is None:
+    if grid.rows.span.next_page is None:
         return None
     parameters = query.copy()
-    parameters["page"] = str(grid.rows.next_page)
+    parameters["page"] = str(grid.rows.span.next_page)
     return f"{reverse('project-values', args=[scope.project.slug, 'json'])}?{parameters.urlencode()}"
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from django.db import connection
 
 from speedtrack.alerts.lines.lines import sql
-from speedtrack.web.pages.project.filters import MOST, pages_for
+from speedtrack.web.pages.paging import PageSpan, one_page, span_of
 from speedtrack.web.scope import PageScope
 
 LISTED_COMMITS = 8  # the newest ones, which a list tells whether they were measured
@@ -61,39 +61,11 @@ def shown_series(scope: PageScope, path: Sequence[int] = ()) -> dict[int, ShownS
 
 
 class PageRows(NamedTuple):
-    """Which rows are on a page. ``groups``: those of all rows, in their order; ``names``: the benchmarks of the page.
-
-    ``begin``: how many rows come before these.
-    """
+    """Which rows are on a page, with its benchmarks. ``groups``: those of all rows, in their order."""
 
     groups: list[str]
-    names: list[str]
-    begin: int
-
-    @property
-    def of(self) -> int:
-        return len(self.groups)
-
-    @property
-    def first(self) -> int:
-        return self.begin + 1
-
-    @property
-    def last(self) -> int:
-        return self.begin + len(self.names)
-
-    @property
-    def previous_page(self) -> int | None:
-        return self.begin // MOST or None
-
-    @property
-    def next_page(self) -> int | None:
-        return self.begin // MOST + 2 if self.following else None
-
-    @property
-    def following(self) -> int:
-        """How many rows the next page has."""
-        return min(MOST, self.of - self.last)
+    names: Sequence[str]
+    span: PageSpan
 
     @property
     def are_headed(self) -> bool:
@@ -102,7 +74,7 @@ class PageRows(NamedTuple):
     @property
     def continued(self) -> str:
         """The group of the row before these; empty on the first page."""
-        return self.groups[self.begin - 1] if self.begin else ""
+        return self.groups[self.span.begin - 1] if self.span.begin else ""
 
 
 @dataclass(frozen=True)
@@ -135,5 +107,5 @@ def outline_of(series: Iterable[ShownSeries]) -> Outline:
 def rows_of_page(groups: Mapping[str, str], names: Collection[str], page: int | None) -> PageRows:
     """The rows of a page; of the last one if there are fewer pages. ``groups``: by name, in the order of the rows."""
     ordered = [name for name in groups if name in names]
-    begin = (min(page, pages_for(ordered)) - 1) * MOST if page else 0
-    return PageRows([groups[name] for name in ordered], ordered[begin : begin + MOST] if page else ordered, begin)
+    span = span_of(page, len(ordered)) if page else one_page(len(ordered))
+    return PageRows([groups[name] for name in ordered], span.among(ordered), span)

@@ -108,14 +108,14 @@ def project_card(slug: str) -> LinkPicture:
 
 def compare_card(slug: str, query: QueryDict, access: Access) -> LinkPicture:
     """The ratios of one metric, sorted by size; those that differ are marked."""
-    page = compare_page.load(slug, query, access)
+    page = compare_page.load_rows(slug, query, access)
     if page.sides is None or not page.between.totals:
         return LinkPicture(SITE, visible(page.project.name), "compared", "not measured yet", "same", [])
     total = next(
         (candidate for candidate in page.between.totals if candidate.metric.name == HEADLINE), page.between.totals[0]
     )
     rows = page.between.rows.of_metric(total.metric.name)
-    judged = rows.judged.chosen(np.argsort(rows.judged.ratio, kind="stable"))
+    judgements = rows.judgements.chosen(np.argsort(rows.judgements.ratio, kind="stable"))
     base, head = page.sides.labels
     mean = f"{numbers.change(total.mean.ratio)} in the mean, " if total.mean else ""
     return LinkPicture(
@@ -124,7 +124,7 @@ def compare_card(slug: str, query: QueryDict, access: Access) -> LinkPicture:
         f"{total.metric.title} of {len(rows)} benchmark{'' if len(rows) == 1 else 's'}, by size of the change",
         f"{mean}{total.counts['worse']} worse, {total.counts['better']} better",
         total.look,
-        [ratio if math.isfinite(ratio) else None for ratio in judged.ratio.tolist()],
-        [(index, look_of(ORDER[judged.ruling[index]])) for index in np.flatnonzero(judged.differs).tolist()],
+        [ratio if math.isfinite(ratio) else None for ratio in judgements.ratio.tolist()],
+        [(index, look_of(ORDER[judgements.ruling[index]])) for index in np.flatnonzero(judgements.differs).tolist()],
         numbers.change,
     )

@@ -158,7 +158,7 @@ Causes = dict[tuple[str, bool], ChangePoint]  # by benchmark, and whether it got
 
 def largest(rows: ComparedRows, ruling: Ruling, causes: Causes) -> list[ToldChange]:
     """The largest changes of this direction; the rows are sorted by size."""
-    same_way = np.flatnonzero(rows.judged.is_among([ruling]))[:LARGEST]
+    same_way = np.flatnonzero(rows.judgements.is_among([ruling]))[:LARGEST]
     return [ToldChange(row, causes.get((row.benchmark, ruling == Ruling.WORSE))) for row in rows.chosen(same_way)]
 
 
