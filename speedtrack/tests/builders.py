@@ -305,6 +305,14 @@ def measured(run: Run) -> list[str]:
     return [benchmark["name"] for benchmark in jobs.job_document(run)["benchmarks"]]
 
 
+def oldest_first() -> list[Run]:
+    """Let the waiting runs be measured in the order of the history, whatever their priorities are; return them."""
+    runs = list(Run.objects.order_by("commit__positions__number"))
+    for number, run in enumerate(runs):
+        Run.objects.filter(pk=run.pk).update(priority=100, rank=-number)
+    return runs
+
+
 def work(machine: Machine, speed: Any, until: int = 1000) -> list[Run]:
     """Play the runner: claim, build, send each measurement and complete, until there is no work.
 

@@ -41,8 +41,7 @@ def drifting(world: World, commits: int, per_commit: float = 0.003) -> None:
 
 def push_by_push(world: World) -> None:
     """The commits are measured oldest first, each looked at and settled before the next."""
-    for number, run in enumerate(Run.objects.order_by("rank")):
-        Run.objects.filter(pk=run.pk).update(priority=100, rank=-number)
+    builders.oldest_first()
     for _ in range(400):
         if not builders.work(world.machine, world.speed, until=1):
             return

@@ -46,8 +46,7 @@ def test_a_commit_that_does_not_build_leaves_the_range_open(world: World) -> Non
 def test_a_commit_that_is_the_same_program_is_neither_suspected_nor_measured(world: World) -> None:
     world.factors = {world.shas[7]: 1.3}
     builders.track(world.repository)
-    for number, run in enumerate(Run.objects.order_by("rank")):  # the oldest first, so that parents are measured
-        Run.objects.filter(pk=run.pk).update(priority=100, rank=-number)
+    builders.oldest_first()  # so that parents are measured
     while run := queue.claim(world.machine):
         same = run.commit.sha in world.shas[5:7]
         finish(world, run, binary=world.shas[5] if same else None, environment=builders.environment())

@@ -28,10 +28,7 @@ def send_build(run: Run, binary: str = "same", **changes: Any) -> Run | None:
 @pytest.fixture
 def history(tracked: Tracked, machine: Machine) -> list[Run]:
     """The waiting runs of a history with one priority, oldest commit first."""
-    runs = list(Run.objects.order_by("rank"))
-    for number, run in enumerate(runs):
-        Run.objects.filter(pk=run.pk).update(priority=100, rank=-number)
-    return runs
+    return builders.oldest_first()
 
 
 def build_series() -> dict[str, list[float]]:
