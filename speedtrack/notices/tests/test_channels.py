@@ -2,6 +2,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 
 from speedtrack.alerts.models import Alert, AlertEvent
-from speedtrack.alerts.tests.conftest import World
+from speedtrack.alerts.tests.conftest import World, make_world
 from speedtrack.alerts.triage import triage
 from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.notices.channels import sending as channel_sending
@@ -19,7 +20,7 @@ from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.channels import SECRET, channel, make_due
 from speedtrack.notices.tests.receivers import Receiver, serving
 from speedtrack.projects.models import Project
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 
 
 @pytest.fixture
@@ -28,17 +29,20 @@ def receiver(settings: Any) -> Iterator[Receiver]:
         yield receiver
 
 
-@pytest.fixture
-def project(world: World) -> Project:
-    """Measured, and about to be found slower by its ninth commit."""
+@worlds.shared
+def untold(settings: Any, directory: Path) -> World:
+    """A world with the alert that its ninth commit is slower: an event that nobody has been told of."""
+    world = make_world(settings, directory)
     world.factors = {world.shas[8]: 1.3}
-    return builders.track(world.repository, pushed=True).project
-
-
-def until_raised(world: World) -> None:
-    """Until an alert is raised. That it grew by another metric is left untold, so that one message waits."""
+    builders.track(world.repository, pushed=True)
     world.until_quiet()
-    Outbox.objects.filter(event__startswith="grew").delete()
+    AlertEvent.objects.filter(kind="raised").update(untold=True)
+    return world
+
+
+@pytest.fixture
+def project(untold: World) -> Project:
+    return Project.objects.get()
 
 
 def expected_signature(secret: str, request: Any) -> str:
@@ -46,9 +50,9 @@ def expected_signature(secret: str, request: Any) -> str:
     return "v1=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
-def test_a_webhook_gets_the_alert_as_a_signed_document(world: World, project: Project, receiver: Receiver) -> None:
+def test_a_webhook_gets_the_alert_as_a_signed_document(project: Project, receiver: Receiver) -> None:
     channel(project, "webhook", f"{receiver.url}/hook?key=1")
-    until_raised(world)
+    tell_subscribers()
     assert send_due() == 1
     assert send_due() == 0
     [request] = receiver.requests
@@ -65,10 +69,10 @@ def test_a_webhook_gets_the_alert_as_a_signed_document(world: World, project: Pr
 
 
 def test_a_channel_of_before_goes_on_getting_the_former_document(
-    world: World, project: Project, receiver: Receiver
+    untold: World, project: Project, receiver: Receiver
 ) -> None:
     channel(project, "webhook", receiver.url, former_document=True)
-    until_raised(world)
+    tell_subscribers()
     assert send_due() == 1
     alert, document = Alert.objects.get(), json.loads(receiver.requests[0].body)
     assert (document["schema"], document["event"]["kind"]) == ("speedtrack.alert/1", "raised")
@@ -80,20 +84,18 @@ def test_a_channel_of_before_goes_on_getting_the_former_document(
         "created": alert.created.isoformat(),
         "restoration": "",
     }
-    assert document["range"]["commit"] == world.shas[8] and document["range"]["branches"] == ["main"]
+    assert document["range"]["commit"] == untold.shas[8] and document["range"]["branches"] == ["main"]
     assert document["change_count"] == len(document["changes"]) == alert.change_points.count()
     worst = document["changes"][0]
     assert (worst["effect"], worst["title"], worst["better"]) == ("slower", "Server CPU per request", "lower")
-    assert document["project"]["name"] == project.name and document["commits"][0]["sha"] == world.shas[8]
+    assert document["project"]["name"] == project.name and document["commits"][0]["sha"] == untold.shas[8]
     assert worst["benchmark"] == "get-p1" and worst["low"] < worst["ratio"] < worst["high"] and worst["p"] < 0.05
     assert Channel.objects.get().delivered_at and Channel.objects.get().failures == 0
 
 
-def test_a_delivery_keeps_its_id_and_is_signed_anew_with_each_attempt(
-    world: World, project: Project, receiver: Receiver
-) -> None:
+def test_a_delivery_keeps_its_id_and_is_signed_anew_with_each_attempt(project: Project, receiver: Receiver) -> None:
     channel(project, "webhook", receiver.url)
-    until_raised(world)
+    tell_subscribers()
     receiver.answer = lambda request: (503, {}, b"")
     assert send_due() == 0
     assert "503" in Channel.objects.get().error and Channel.objects.get().failures == 1
@@ -108,27 +110,27 @@ def test_a_delivery_keeps_its_id_and_is_signed_anew_with_each_attempt(
     assert Channel.objects.get().failures == 0 and Channel.objects.get().error == ""
 
 
-def test_a_receiver_that_asks_to_be_left_alone_is(world: World, project: Project, receiver: Receiver) -> None:
+def test_a_receiver_that_asks_to_be_left_alone_is(project: Project, receiver: Receiver) -> None:
     channel(project, "webhook", receiver.url)
-    until_raised(world)
+    tell_subscribers()
     receiver.answer = lambda request: (429, {"Retry-After": "7200"}, b"")
     send_due()
     row = Outbox.objects.get()
     assert (row.not_before - Channel.objects.get().tried_at).total_seconds() > 7000
 
 
-def test_while_a_secret_is_replaced_both_sign(world: World, project: Project, receiver: Receiver) -> None:
+def test_while_a_secret_is_replaced_both_sign(project: Project, receiver: Receiver) -> None:
     channel(project, "webhook", receiver.url, former_secret=Secret.of("the former one"))
-    until_raised(world)
+    tell_subscribers()
     send_due()
     [request] = receiver.requests
     signatures = request.headers["x-speedtrack-signature"].split(",")
     assert signatures == [expected_signature(SECRET, request), expected_signature("the former one", request)]
 
 
-def test_a_receiver_that_is_gone_is_not_called_again(world: World, project: Project, receiver: Receiver) -> None:
+def test_a_receiver_that_is_gone_is_not_called_again(project: Project, receiver: Receiver) -> None:
     channel(project, "webhook", receiver.url)
-    until_raised(world)
+    tell_subscribers()
     receiver.answer = lambda request: (410, {}, b"")
     send_due()
     assert "gone" in Channel.objects.get().paused_why
@@ -140,11 +142,11 @@ def test_a_receiver_that_is_gone_is_not_called_again(world: World, project: Proj
 
 
 def test_failures_in_a_row_pause_a_channel_and_its_messages_wait(
-    world: World, project: Project, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    project: Project, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel_sending, "PAUSE_AFTER", 3)
     channel(project, "webhook", receiver.url)
-    until_raised(world)
+    tell_subscribers()
     receiver.answer = lambda request: (500, {}, b"")
     for _ in range(5):
         make_due()
@@ -157,25 +159,25 @@ def test_failures_in_a_row_pause_a_channel_and_its_messages_wait(
     assert send_due() == 1
 
 
-def test_a_refused_address_is_given_up_with_the_reason(world: World, project: Project, settings: Any) -> None:
+def test_a_refused_address_is_given_up_with_the_reason(project: Project, settings: Any) -> None:
     channel(project, "webhook", "http://169.254.169.254/latest/meta-data/")
     settings.CHANNEL_PORTS = frozenset({80})
-    until_raised(world)
+    tell_subscribers()
     assert send_due() == 0
     row = Outbox.objects.get()
     assert row.given_up_at and "169.254.169.254" in row.error
 
 
-def test_one_channel_that_is_away_delays_no_other(world: World, project: Project, receiver: Receiver) -> None:
+def test_one_channel_that_is_away_delays_no_other(project: Project, receiver: Receiver) -> None:
     channel(project, "webhook", "http://127.0.0.1:1/", name="away")
     channel(project, "webhook", receiver.url, name="there")
-    until_raised(world)
+    tell_subscribers()
     assert send_due() == 1
     assert len(receiver.requests) == 1
 
 
 def test_chats_are_told_of_what_calls_to_work_and_webhooks_of_all(
-    world: World, project: Project, receiver: Receiver, django_user_model: Any
+    project: Project, receiver: Receiver, django_user_model: Any
 ) -> None:
     for kind, path, place in [
         ("webhook", "/hook", ""),
@@ -184,7 +186,7 @@ def test_chats_are_told_of_what_calls_to_work_and_webhooks_of_all(
         ("matrix", "", "!room:example.org"),
     ]:
         channel(project, kind, receiver.url + path, place)
-    until_raised(world)
+    tell_subscribers()
     assert send_due() == 4
     alert = Alert.objects.get()
     AlertEvent.objects.create(alert=alert, kind="grew", note="another change")
@@ -208,10 +210,10 @@ def test_chats_are_told_of_what_calls_to_work_and_webhooks_of_all(
 
 
 def test_matrix_repeats_a_message_under_one_transaction_and_with_the_token(
-    world: World, project: Project, receiver: Receiver
+    project: Project, receiver: Receiver
 ) -> None:
     channel(project, "matrix", receiver.url, "!room:example.org")
-    until_raised(world)
+    tell_subscribers()
     for status in (502, 200):
         receiver.answer = lambda request, status=status: (status, {}, b'{"event_id": "$1"}')  # type: ignore[misc]
         make_due()
@@ -221,9 +223,9 @@ def test_matrix_repeats_a_message_under_one_transaction_and_with_the_token(
     assert first.headers["authorization"] == f"Bearer {SECRET}"
 
 
-def test_nobody_is_told_twice_of_one_event(world: World, project: Project, receiver: Receiver) -> None:
+def test_nobody_is_told_twice_of_one_event(untold: World, project: Project, receiver: Receiver) -> None:
     made = channel(project, "webhook", receiver.url)
-    until_raised(world)
+    tell_subscribers()
     send_due()
     AlertEvent.objects.filter(kind="raised").update(untold=True)
     tell_subscribers()
@@ -233,8 +235,8 @@ def test_nobody_is_told_twice_of_one_event(world: World, project: Project, recei
         Outbox.objects.create(channel=made, alert=row.alert, event=row.event)
 
 
-def test_the_database_refuses_messages_to_nobody_and_to_two(world: World, project: Project) -> None:
-    until_raised(world)
+def test_the_database_refuses_messages_to_nobody_and_to_two(project: Project) -> None:
+    tell_subscribers()
     alert, made = Alert.objects.get(), channel(project, "webhook", "https://example.org")
     for fields in ({"recipient": ""}, {"recipient": "a@example.org", "channel": made}):
         with (
@@ -247,12 +249,12 @@ def test_the_database_refuses_messages_to_nobody_and_to_two(world: World, projec
 
 
 def test_no_error_log_or_row_holds_a_secret(
-    world: World, project: Project, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    project: Project, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = channel(project, "slack", f"{receiver.url}/services/PASSWORD")
     Channel.objects.filter(pk=made.pk).update(origin=receiver.url)
     receiver.answer = lambda request: (404, {}, b"no_service")
-    until_raised(world)
+    tell_subscribers()
     send_due()
     assert "404" in Channel.objects.get().error
     said = caplog.text + Outbox.objects.get().error + Channel.objects.get().error
