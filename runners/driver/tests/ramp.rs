@@ -102,9 +102,13 @@ fn connections_send_while_the_ramp_has_room_for_them() {
     ] {
         let (bytes, test) = bytes_by_connection(options);
         assert_eq!((clients(&test), test["mode"].as_str()), (means.to_vec(), Some("ramp")), "{options}");
-        // The first sends all the time, and the last in the last part, or in the first one, only.
         assert!(bytes.iter().all(|bytes| *bytes > 0), "{options}: {bytes:?}");
-        assert!(bytes[0] > 2 * bytes.last().unwrap(), "{options}: {bytes:?}");
+        // The first sends all the time, and the last in the last part, or in the first one, only. Threads share no turns:
+        // the last connection may have one for itself.
+        assert!(
+            options.contains("--threads") || bytes[0] > 2 * bytes.last().unwrap(),
+            "{options}: {bytes:?}"
+        );
         let steps = test["steps"].as_array().unwrap();
         let requests: Vec<u64> = steps.iter().map(|step| count(step, "/requests")).collect();
         assert!(requests.iter().all(|requests| *requests > 0), "{requests:?}");
