@@ -38,6 +38,10 @@ class Conversation(smtplib.SMTP):
         self.unanswered = False
         return self.last_code, text
 
+    def mail(self, sender: str, options: Sequence[str] = ()) -> tuple[int, bytes]:
+        # Newer releases of Python find no address in `NAME <USER@[127.0.0.1]>` (python/cpython#102988), and send it whole.
+        return super().mail(sender.rpartition("<")[2].rstrip(">"), options)
+
     def auth(
         self, mechanism: str, authobject: Callable[..., str | None], *, initial_response_ok: bool = True
     ) -> tuple[int, bytes]:
