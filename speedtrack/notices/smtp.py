@@ -39,7 +39,7 @@ class Conversation(smtplib.SMTP):
         return self.last_code, text
 
     def mail(self, sender: str, options: Sequence[str] = ()) -> tuple[int, bytes]:
-        # Newer releases of Python find no address in `NAME <USER@[127.0.0.1]>` (python/cpython#102988), and send it whole.
+        # Some Pythons find no address in `NAME <USER@[127.0.0.1]>`, and send it whole (python/cpython#102988).
         return super().mail(sender.rpartition("<")[2].rstrip(">"), options)
 
     def auth(

@@ -21,7 +21,7 @@ Status = ChangePoint.Status
 
 
 def steps_in(cp: ChangePoint) -> list[PlacedStep]:
-    """The steps between the ends of a drift that are, or may be, real, each with its size in the drift's series.
+    """The steps between the ends of a drift that may be real, each with its size in the drift's series.
 
     Those of the series itself; and those that another metric of the benchmark shows at other commits, as far as it is
     known what they did to the series. Steps that a person has called invalid are none.

@@ -18,7 +18,7 @@ COUNTABLE = 15  # largest number of samples of a side for which the chances of e
 
 
 def is_counted(samples: Sequence[float] | Array) -> bool:
-    """Return whether the chances of each median of a resample can be computed."""
+    """Return whether the exact distribution of a resample's median can be computed."""
     return len(samples) % 2 == 1 and len(samples) <= COUNTABLE
 
 

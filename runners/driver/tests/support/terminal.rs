@@ -121,7 +121,7 @@ impl OnTerminal {
         loop {
             let before = std::mem::replace(&mut bytes, self.output.lock().unwrap().len());
             let rows = self.rows();
-            // A page comes at once: nothing more came for a while, so this one is there.
+            // A screen is written at once, so it is complete when no more bytes have arrived for a while.
             if let (true, Some(row)) = (before == bytes, rows.iter().find(|row| wanted(row))) {
                 return row.clone();
             }

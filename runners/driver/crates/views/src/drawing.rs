@@ -64,7 +64,7 @@ fn summary(picture: &Picture) -> Vec<Line<'static>> {
     ]
 }
 
-/// Two lines of heads, and one of each command; that of all alone, if there is only one command.
+/// The rows of the table: two headings, and a row for each command; only the total, if there is one command.
 fn latencies(rows: &[Latencies]) -> Vec<Line<'static>> {
     let heads = ["p50", "p99", "p99.9", "max"].map(|head| format!("{head:>8}")).concat();
     let mut lines = vec![

@@ -96,7 +96,7 @@ fn show(mut page: Page, scoreboards: &Scoreboards, is_over: &AtomicBool) {
             trail = Some(Trail::new(latest));
         }
         let picture = trail.as_mut().and_then(Trail::look);
-        // A terminal that is gone does the load no harm.
+        // The load goes on if the terminal has been closed.
         if page.draw(|frame| draw(frame, picture.as_ref())).is_err() {
             break;
         }
