@@ -81,7 +81,8 @@ def missing_migrations() -> frozenset[tuple[str, str]]:
 
 @cache
 def own_migrations() -> frozenset[tuple[str, str]]:
-    return frozenset(MigrationLoader(None).graph.nodes)
+    """(app, name) of this release's migrations; also of replaced ones, as `migrate` notes both as applied."""
+    return frozenset(MigrationLoader(None).disk_migrations)
 
 
 def check_dispatcher() -> Diagnosis:

@@ -21,6 +21,7 @@ from speedtrack.benchmarks import storing
 from speedtrack.ground.postgres import databases as product_databases
 from speedtrack.processes import pgcluster, postgresql
 from speedtrack.runs.queue import jobs
+from speedtrack.tests import worlds
 from speedtrack.upkeep.pgprograms import PROGRAMS_OF_DEBIAN
 
 PATIENCE_S = 120
@@ -217,13 +218,29 @@ def databases(**urls: str) -> Iterator[None]:
 def empty_database(suffix: str) -> Iterator[str]:
     """The address of an empty database beside that of the test, which is dropped afterwards."""
     name = f"{connection.settings_dict['NAME']}_{suffix}"
+    drop_database(name)
+    with psycopg.connect(address_of("postgres"), autocommit=True) as link:
+        link.execute(f'CREATE DATABASE "{name}"')
+    try:
+        yield address_of(name)
+    finally:
+        drop_database(name)
+
+
+@contextmanager
+def copied_database(suffix: str, original: str = "") -> Iterator[str]:
+    """The address of a copy of the test database, or of another one of its server, which is dropped afterwards."""
+    name = f"{connection.settings_dict['NAME']}_{suffix}"
+    worlds.copy_database(name, original)
+    try:
+        yield address_of(name)
+    finally:
+        drop_database(name)
+
+
+def drop_database(name: str) -> None:
     with psycopg.connect(address_of("postgres"), autocommit=True) as link:
         link.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-        link.execute(f'CREATE DATABASE "{name}"')
-        try:
-            yield address_of(name)
-        finally:
-            link.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 def address_of(database: str) -> str:

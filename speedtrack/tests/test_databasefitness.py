@@ -16,7 +16,7 @@ from speedtrack.ground.postgres import databasefitness
 from speedtrack.monitoring import health
 from speedtrack.processes import postgresql
 from speedtrack.processes.devstack import BASE_DIR
-from speedtrack.tests.clusters import Cluster, DebianServer, databases, debian_server, empty_database
+from speedtrack.tests.clusters import Cluster, DebianServer, copied_database, databases, debian_server, empty_database
 from speedtrack.tests.upgrades.test_upgrade import HERE
 from speedtrack.upkeep import doctor
 
@@ -172,14 +172,18 @@ def test_a_database_before_the_first_release_is_left_as_it_is(first_release: str
     assert changed(first_release, "") == before
 
 
-def test_a_database_of_a_newer_release_is_left_as_it_is(first_release: str) -> None:
-    with databases(DATABASE_URL=first_release):
-        call_command("migrate", verbosity=0)
+@pytest.fixture
+def newer_release() -> Iterator[str]:
+    with copied_database("newer") as address:
+        yield address
+
+
+def test_a_database_of_a_newer_release_is_left_as_it_is(newer_release: str) -> None:
     later = "INSERT INTO django_migrations (app, name, applied) VALUES ('runs', '0999_later', now())"
-    before = changed(first_release, later)
-    all_say(first_release, "of a newer release (it has the migration runs.0999_later)")
-    assert changed(first_release, "") == before
-    with databases(DATABASE_URL=first_release):
+    before = changed(newer_release, later)
+    all_say(newer_release, "of a newer release (it has the migration runs.0999_later)")
+    assert changed(newer_release, "") == before
+    with databases(DATABASE_URL=newer_release):
         assert health.check_migrations().state == "bad" and "newer release" in health.check_migrations().words
         (found,) = doctor.examine(["database"])
         assert "newer release" in found.words

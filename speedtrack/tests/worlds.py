@@ -120,9 +120,9 @@ def connected_to(database: str) -> Iterator[None]:
         connection.settings_dict["NAME"] = usual
 
 
-def copy_database(name: str) -> None:
-    """Make a database like the test database. Others that are connected to that are disconnected."""
-    usual = connection.settings_dict["NAME"]
+def copy_database(name: str, original: str = "") -> None:
+    """Make a database like the test database, or another. Others that are connected to that are disconnected."""
+    usual = original or connection.settings_dict["NAME"]
     parameters = connection.get_connection_params() | {"dbname": "postgres"}
     connection.close()
     fitting = {key: parameters[key] for key in ("host", "port", "user", "password", "dbname") if key in parameters}

@@ -119,7 +119,7 @@ def of_owner(connection: BaseDatabaseWrapper) -> str:
 def of_history(connection: BaseDatabaseWrapper) -> str:
     """A fault if something other than releases up to this one made the tables; "" if not."""
     loader = MigrationLoader(connection)
-    applied, own = set(loader.applied_migrations), set(loader.graph.nodes)
+    applied, own = set(loader.applied_migrations), set(loader.disk_migrations)
     if unknown := unknown_migrations(applied, own):
         app, name = unknown[-1]
         if all(key in applied for key in own if key[0] == app):

@@ -6,13 +6,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.core.management import call_command
 from django.db import connection
 
-from speedtrack.tests.clusters import databases, empty_database
+from speedtrack.tests.clusters import copied_database, databases
+from speedtrack.tests.upgrades.steps import take, take_back
 
 pytestmark = pytest.mark.django_db(transaction=True)
-BEFORE = ("projects", "0005_positions_without_ids")
+STEPS = ("0006_lines_and_segments", "0007_chains", "0008_gone_default_branch")
 POSITIONS = "SELECT branch_id, number, commit_id FROM projects_position ORDER BY branch_id, number"
 EXPORTED = "SELECT project, branch, position, sha FROM export_commits ORDER BY project, branch, position"
 BRANCHES = ["a", "main", "b", "c", "d", "none"]
@@ -21,10 +21,9 @@ BRANCHES = ["a", "main", "b", "c", "d", "none"]
 @pytest.fixture
 def former(db: None) -> Iterator[str]:
     """The address of a database of the release before, with the branches of two projects."""
-    with empty_database("positions") as address:
+    with copied_database("positions") as address:
         with databases(DATABASE_URL=address):
-            call_command("migrate", verbosity=0)
-            call_command("migrate", *BEFORE, verbosity=0)
+            take_back("projects", *reversed(STEPS))
             with connection.cursor() as cursor:
                 for number in (1, 2):
                     fill(cursor, number, random.Random(number))
@@ -74,7 +73,7 @@ def test_no_position_is_lost_or_made_on_the_way_there_and_back(former: str) -> N
     positions, exported = rows(former, POSITIONS), rows(former, EXPORTED)
     assert len(exported) == len(positions) > len({commit for _, _, commit in positions}) > 10
     with databases(DATABASE_URL=former):
-        call_command("migrate", verbosity=0)
+        take("projects", *STEPS)
         assert (rows(former, POSITIONS), rows(former, EXPORTED)) == (positions, exported)
         commits = rows(
             former, "SELECT count(*) FROM projects_chaincommit UNION ALL SELECT count(*) FROM projects_commit"
@@ -82,7 +81,7 @@ def test_no_position_is_lost_or_made_on_the_way_there_and_back(former: str) -> N
         assert commits[0] == commits[1]
         mains = "SELECT count(*) FROM projects_segment JOIN projects_branch b ON b.id = branch_id WHERE name = 'main'"
         assert rows(former, mains) == [(2,)], "the default branch is one chain"
-        call_command("migrate", *BEFORE, verbosity=0)
+        take_back("projects", *reversed(STEPS))
         assert (rows(former, POSITIONS), rows(former, EXPORTED)) == (positions, exported)
-        call_command("migrate", verbosity=0)
+        take("projects", *STEPS)
         assert (rows(former, POSITIONS), rows(former, EXPORTED)) == (positions, exported)

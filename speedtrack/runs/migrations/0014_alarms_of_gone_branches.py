@@ -2,6 +2,8 @@
 
 from django.db import migrations, models
 
+from speedtrack.ground.postgres.together import Together
+
 
 class Migration(migrations.Migration):
 
@@ -11,17 +13,21 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.RemoveConstraint(
-            model_name='alarm',
-            name='an_alarm_is_of_a_machine_or_a_branch',
-        ),
-        migrations.AlterField(
-            model_name='alarm',
-            name='kind',
-            field=models.CharField(choices=[('stalled', 'Stalled'), ('unable', 'Unable'), ('lag', 'Lag'), ('gone', 'Gone')], max_length=20),
-        ),
-        migrations.AddConstraint(
-            model_name='alarm',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('branch__isnull', False), ('kind__in', ['lag', 'gone']), ('machine', None)), models.Q(models.Q(('kind__in', ['lag', 'gone']), _negated=True), ('branch', None), ('machine__isnull', False)), _connector='OR'), name='an_alarm_is_of_a_machine_or_a_branch'),
+        Together(
+            [
+                migrations.RemoveConstraint(
+                    model_name='alarm',
+                    name='an_alarm_is_of_a_machine_or_a_branch',
+                ),
+                migrations.AlterField(
+                    model_name='alarm',
+                    name='kind',
+                    field=models.CharField(choices=[('stalled', 'Stalled'), ('unable', 'Unable'), ('lag', 'Lag'), ('gone', 'Gone')], max_length=20),
+                ),
+                migrations.AddConstraint(
+                    model_name='alarm',
+                    constraint=models.CheckConstraint(condition=models.Q(models.Q(('branch__isnull', False), ('kind__in', ['lag', 'gone']), ('machine', None)), models.Q(models.Q(('kind__in', ['lag', 'gone']), _negated=True), ('branch', None), ('machine__isnull', False)), _connector='OR'), name='an_alarm_is_of_a_machine_or_a_branch'),
+                ),
+            ],
         ),
     ]

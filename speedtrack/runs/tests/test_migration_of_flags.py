@@ -5,14 +5,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.core.management import call_command
 from django.db import connection
 
-from speedtrack.tests.clusters import databases, empty_database
+from speedtrack.tests.clusters import copied_database, databases
 from speedtrack.tests.histories import History
+from speedtrack.tests.upgrades.steps import take, take_back
 
 pytestmark = pytest.mark.django_db(transaction=True)
-BEFORE = ("runs", "0012_narrow_index_of_attempts")
+STEP = "0013_flags_as_text"
 FLAGS = [[], ["steal"], ["client_bound", "steal", "unsteady"]]
 EXPORTED = "SELECT measurement, flags, pg_typeof(flags)::text, value, low, high FROM export_points ORDER BY measurement"
 OWN_VIEW = "CREATE VIEW public_points AS SELECT * FROM export_points WHERE is_public"
@@ -23,9 +23,8 @@ INDEXES = "SELECT indexdef FROM pg_indexes WHERE tablename = 'runs_measurement' 
 @pytest.fixture
 def measured(db: None) -> Iterator[str]:
     """The address of a database with a measurement of each of these flags, and with a view that a person made."""
-    with empty_database("flags") as address:
+    with copied_database("flags") as address:
         with databases(DATABASE_URL=address):
-            call_command("migrate", verbosity=0)
             history = History()
             series = history.series()
             for commit, flags in zip(history.commits(len(FLAGS)), FLAGS, strict=True):
@@ -46,9 +45,9 @@ def test_no_flag_is_lost_on_the_way_back_and_there(measured: str) -> None:
     assert [flags for _, flags, *_ in exported] == FLAGS
     assert [flags for _, flags, *_ in stored] == [",".join(flags) for flags in FLAGS]
     with databases(DATABASE_URL=measured):
-        call_command("migrate", *BEFORE, verbosity=0)
+        take_back("runs", STEP)
         assert rows(measured, STORED.format(flags="array_to_string(flags, ',')")) == stored
         assert (rows(measured, EXPORTED), rows(measured, INDEXES)) == (exported, indexes)
-        call_command("migrate", verbosity=0)
+        take("runs", STEP)
     assert (rows(measured, EXPORTED), rows(measured, texts), rows(measured, INDEXES)) == (exported, stored, indexes)
     assert len(rows(measured, "SELECT FROM public_points")) == len(FLAGS)

@@ -1,0 +1,541 @@
+"""The tables of this app as its migrations up to 0012 make them, for a database without it (docs/releasing.md)."""
+
+import django.contrib.postgres.fields
+import django.db.models.deletion
+import django.db.models.expressions
+import django.db.models.functions.datetime
+import django.db.models.functions.text
+import speedtrack.ground.postgres.wakeups
+from django.conf import settings
+from django.db import migrations, models
+from speedtrack.ground.postgres.together import Together
+
+
+class Migration(migrations.Migration):
+
+    replaces = [
+        ('runs', '0001_initial'),
+        ('runs', '0002_tokens_pools_policies_alarms'),
+        ('runs', '0003_carry_machine_tokens'),
+        ('runs', '0004_remove_machine_token_columns'),
+        ('runs', '0005_paired_comparisons'),
+        ('runs', '0006_outside_results'),
+        ('runs', '0007_what_runners_say'),
+        ('runs', '0008_effect_runs'),
+        ('runs', '0009_foreign_code_awaits_approval'),
+        ('runs', '0010_random_layouts'),
+        ('runs', '0011_hunk_runs'),
+        ('runs', '0012_narrow_index_of_attempts'),
+    ]
+
+    initial = True
+
+    dependencies = [
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+        ('benchmarks', '0002_outside_metrics'),
+        ('projects', '0004_carry_hook_secrets'),
+    ]
+
+    operations = [
+        Together(
+            [
+                migrations.CreateModel(
+                    name='Attempt',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('number', models.IntegerField()),
+                        ('token', models.BigIntegerField()),
+                        ('instance', models.CharField(default='', help_text='which runner of the machine claimed it', max_length=64)),
+                        ('started_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('ended_at', models.DateTimeField(null=True)),
+                        ('outcome', models.CharField(default='', help_text="the run's status after it; empty while it lasts", max_length=20)),
+                        ('postponed', models.JSONField(default=dict, help_text='benchmarks that cannot be measured yet: name -> reason')),
+                        ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='attempts', to='runs.run')),
+                        ('out_of_reach', models.JSONField(default=dict, help_text='benchmarks that the machine cannot measure: name -> reason')),
+                    ],
+                    options={
+                        'indexes': [models.Index(condition=models.Q(('ended_at__isnull', False)), fields=['ended_at'], name='attempts_ended')],
+                        'constraints': [models.UniqueConstraint(fields=('run', 'token'), name='an_attempt_once_per_lease')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Measurement',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('value', models.FloatField(help_text="median of the samples, in the metric's unit")),
+                        ('low', models.FloatField(help_text="lower end of the median's 95% interval")),
+                        ('high', models.FloatField()),
+                        ('n', models.SmallIntegerField()),
+                        ('accepted', models.BooleanField(default=False)),
+                        ('paired', models.BooleanField(help_text='from a paired run: evidence of a change, not a point of the line')),
+                        ('side', models.CharField(choices=[('head', 'Head'), ('base', 'Base')], default='head', max_length=4)),
+                        ('flags', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=40), default=list, help_text='why the value is not to be trusted', size=None)),
+                        ('attempt', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='measurements', to='runs.attempt')),
+                        ('commit', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='measurements', to='projects.commit')),
+                        ('series', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='measurements', to='runs.series')),
+                    ],
+                    options={
+                        'indexes': [models.Index(condition=models.Q(('accepted', True), ('paired', False)), fields=['series', 'commit'], include=('value', 'low', 'high', 'n', 'flags', 'attempt'), name='points_of_a_series')],
+                        'constraints': [models.UniqueConstraint(models.F('attempt'), models.F('series'), models.ExpressionWrapper(models.Q(('side', 'base')), models.BooleanField()), name='a_measurement_once_per_attempt')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Machine',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('name', models.SlugField(unique=True)),
+                        ('paused', models.BooleanField(default=False, help_text='gets no new work')),
+                        ('retired_at', models.DateTimeField(help_text='since when it is out of service; its results stay', null=True)),
+                        ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('last_seen_at', models.DateTimeField(null=True)),
+                        ('runner_version', models.CharField(blank=True, default='', max_length=40)),
+                        ('facts', models.JSONField(default=dict)),
+                        ('aa_looked_at', models.DateTimeField(help_text='when it was last asked whether an A/A run is due', null=True)),
+                        ('quarantined_at', models.DateTimeField(help_text='its canary moved: it gets canary runs only', null=True)),
+                        ('quarantined_why', models.TextField(blank=True, default='')),
+                        ('projects', models.ManyToManyField(related_name='machines', to='projects.project')),
+                        ('pool', models.SlugField(blank=True, default='', help_text='machines of equal hardware; empty: it is its own pool')),
+                        ('runner_protocol', models.IntegerField(help_text='of its calls; null: its runner has not named one', null=True)),
+                        ('shares', models.JSONField(default=dict, help_text='kind of work -> percent of its time; order.py says what a missing one means')),
+                        ('windows', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=40), default=list, help_text='when it takes work by itself, such as `mon-fri 22:00-06:00`; none: always', size=None)),
+                        ('zone', models.CharField(default='UTC', help_text='of the windows', max_length=64)),
+                        ('outside', models.BooleanField(db_default=False, default=False, help_text='it has no runner: its results are measured elsewhere and sent in')),
+                        ('runner_said', models.JSONField(help_text='why its idle runner takes no run (`standing.hear`); null: its runner does not send that', null=True)),
+                    ],
+                    options={
+                        'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('quarantined_at', None), ('quarantined_why', '')), models.Q(('quarantined_at__isnull', False), models.Q(('quarantined_why', ''), _negated=True)), _connector='OR'), name='a_quarantine_has_a_reason'), models.CheckConstraint(condition=models.Q(('retired_at', None), ('paused', True), _connector='OR'), name='a_retired_machine_gets_no_work'), speedtrack.ground.postgres.wakeups.Wakes(after='UPDATE OF paused, quarantined_at', name='a_resumed_machine_wakes', rows=''), models.CheckConstraint(condition=models.Q(('outside', False), models.Q(('last_seen_at', None), ('pool', ''), ('quarantined_at', None)), _connector='OR'), name='an_outside_machine_has_no_runner')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Environment',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('digest', models.CharField(max_length=80)),
+                        ('facts', models.JSONField()),
+                        ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('machine', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='environments', to='runs.machine')),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('machine', 'digest'), name='an_environment_once_per_machine')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Canary',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('artifacts', models.JSONField(null=True)),
+                        ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('since', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('retired_at', models.DateTimeField(null=True)),
+                        ('benchmark_set', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='benchmarks.benchmarkset')),
+                        ('commit', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='projects.commit')),
+                        ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='projects.project')),
+                        ('suite', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='benchmarks.suite')),
+                        ('machine', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='canaries', to='runs.machine')),
+                    ],
+                    options={
+                        'verbose_name_plural': 'canaries',
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('retired_at', None)), fields=('machine',), name='one_canary_in_use_per_machine')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='MachineEvent',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('kind', models.CharField(choices=[('canary', 'Canary'), ('quarantined', 'Quarantined'), ('lifted', 'Lifted'), ('blind', 'Blind'), ('renewed', 'Renewed'), ('enrolled', 'Enrolled'), ('rotated', 'Rotated'), ('revoked', 'Revoked'), ('pooled', 'Pooled'), ('paused', 'Paused'), ('resumed', 'Resumed'), ('retired', 'Retired'), ('returned', 'Returned'), ('changed', 'Changed')], max_length=20)),
+                        ('why', models.TextField()),
+                        ('untold', models.BooleanField(default=False)),
+                        ('machine', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='runs.machine')),
+                        ('who', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                    ],
+                    options={
+                        'indexes': [models.Index(condition=models.Q(('untold', True)), fields=['id'], name='machine_events_untold')],
+                        'constraints': [speedtrack.ground.postgres.wakeups.Wakes(after='INSERT', name='an_untold_event_wakes', rows='NEW.untold')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Samples',
+                    fields=[
+                        ('measurement', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='samples', serialize=False, to='runs.measurement')),
+                        ('values', django.contrib.postgres.fields.ArrayField(base_field=models.FloatField(null=True), help_text='by the number of the trial; null where a trial gave none', size=None)),
+                        ('flagged', django.contrib.postgres.fields.ArrayField(base_field=models.SmallIntegerField(), help_text='numbers of the trials with a flag that voids this metric', null=True, size=None)),
+                    ],
+                ),
+                migrations.CreateModel(
+                    name='Profile',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('side', models.CharField(choices=[('head', 'Head'), ('base', 'Base')], max_length=4)),
+                        ('kind', models.CharField(choices=[('samples', 'Samples'), ('instructions', 'Instructions')], max_length=12)),
+                        ('event', models.CharField(max_length=40)),
+                        ('frequency_hz', models.IntegerField()),
+                        ('samples', models.IntegerField(help_text='of counted instructions: those of 100 requests')),
+                        ('folded', models.BinaryField(help_text='folded stacks, one per line, compressed by zlib')),
+                        ('cpu_ns_per_request', models.FloatField(help_text='of the server, while it was sampled', null=True)),
+                        ('unavailable', models.TextField(default='', help_text='empty, or cause and remedy')),
+                        ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('attempt', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='profiles', to='runs.attempt')),
+                        ('benchmark', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='benchmarks.benchmark')),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('attempt', 'benchmark', 'side', 'kind'), name='a_profile_once_per_attempt')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='ReferenceRate',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('rps', models.FloatField()),
+                        ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('benchmark', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reference_rates', to='benchmarks.benchmark')),
+                        ('machine', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='runs.machine')),
+                        ('measurement', models.ForeignKey(help_text='where it comes from', on_delete=django.db.models.deletion.RESTRICT, related_name='+', to='runs.measurement')),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('machine', 'benchmark'), name='a_reference_rate_once'), models.CheckConstraint(condition=models.Q(('rps__gt', 0)), name='a_reference_rate_is_above_zero')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Result',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('side', models.CharField(choices=[('head', 'Head'), ('base', 'Base')], default='head', max_length=4)),
+                        ('stopping', models.JSONField(help_text='why its trials ended: docs/result-format.md', null=True)),
+                        ('repeatable', models.BooleanField(help_text='its first trial has the recipe with which it is repeated by hand')),
+                        ('documents', models.BinaryField(help_text='of its trials (packing.py); null once they are deleted', null=True)),
+                        ('attempt', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='results', to='runs.attempt')),
+                        ('benchmark', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='benchmarks.benchmark')),
+                        ('layouts', models.SmallIntegerField(db_default=0, help_text='how many random layouts its trials measured')),
+                        ('no_layouts', models.TextField(db_default='', help_text="why its suite's layouts were not measured, if so")),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('attempt', 'benchmark', 'side'), name='a_result_once_per_attempt')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Run',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('reason', models.CharField(choices=[('push', 'Push'), ('backfill', 'Backfill'), ('confirm', 'Confirm'), ('bisect', 'Bisect'), ('manual', 'Manual'), ('canary', 'Canary'), ('aa', 'A/A'), ('profile', 'Profile'), ('effect', 'Effect'), ('hunks', 'Hunks'), ('pull', 'Pull'), ('import', 'Import')], max_length=20)),
+                        ('round', models.IntegerField(default=0)),
+                        ('trials', models.IntegerField(help_text='trials per benchmark, or pairs of a paired run')),
+                        ('metrics', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=100), default=list, help_text="those the run is for; none: each benchmark's headline", size=None)),
+                        ('status', models.CharField(choices=[('queued', 'Queued'), ('leased', 'Leased'), ('running', 'Running'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='queued', max_length=20)),
+                        ('priority', models.IntegerField(default=0)),
+                        ('rank', models.IntegerField(default=0, help_text='position on the branch: of equal priority, newest first')),
+                        ('attempt', models.IntegerField(default=0)),
+                        ('lease_token', models.BigIntegerField(default=0)),
+                        ('lease_until', models.DateTimeField(null=True)),
+                        ('not_before', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('cancel_requested_at', models.DateTimeField(null=True)),
+                        ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('started_at', models.DateTimeField(null=True)),
+                        ('ended_at', models.DateTimeField(null=True)),
+                        ('progress', models.JSONField(null=True)),
+                        ('error', models.TextField(default='')),
+                        ('retry_at', models.DateTimeField(help_text='when a run that no machine finished is queued again; null: not automatically', null=True)),
+                        ('floors_due', models.BooleanField(default=False, help_text='the noise floors that its pairs show have not been stored yet')),
+                        ('base', models.ForeignKey(help_text='the other side of a paired run', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='projects.commit')),
+                        ('benchmark_set', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='benchmarks.benchmarkset')),
+                        ('canary', models.ForeignKey(null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='runs', to='runs.canary')),
+                        ('commit', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='projects.commit')),
+                        ('linked', models.ForeignKey(help_text='the run that measured the identical program', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='runs.run')),
+                        ('machine', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='runs', to='runs.machine')),
+                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='projects.project')),
+                        ('suite', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='benchmarks.suite')),
+                        ('imported', models.ForeignKey(db_index=False, help_text='the batch that its results came with', null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='runs', to='runs.import')),
+                    ],
+                    options={
+                        'indexes': [models.Index(condition=models.Q(('status', 'queued')), fields=['machine', '-priority', '-rank', 'id'], name='runs_queued'), models.Index(condition=models.Q(('status__in', ['leased', 'running'])), fields=['lease_until'], name='runs_leased'), models.Index(fields=['project', '-id'], name='runs_of_project'), models.Index(condition=models.Q(('reason', 'canary')), fields=['machine'], name='canary_runs'), models.Index(condition=models.Q(('ended_at__isnull', False)), fields=['machine', 'ended_at'], name='runs_ended'), models.Index(condition=models.Q(('retry_at__isnull', False)), fields=['retry_at'], name='runs_given_up'), models.Index(condition=models.Q(('floors_due', True)), fields=['id'], name='runs_with_floors_due'), models.Index(condition=models.Q(('status__in', ['queued', 'leased', 'running'])), fields=['machine', 'project'], name='runs_unfinished'), models.Index(condition=models.Q(models.Q(models.Q(('status', 'succeeded'), _negated=True), ('linked__isnull', False), _connector='OR'), ('base', None), ('canary', None)), fields=['project', 'commit'], name='runs_without_point'), models.Index(models.OrderBy(models.F('started_at'), descending=True, nulls_last=True), condition=models.Q(('status', 'failed'), models.Q(('attempt__gt', 0), ('status', 'queued')), _connector='OR'), name='runs_failed_or_lost'), models.Index(condition=models.Q(('base', None), ('canary', None), ('imported', None)), fields=['project', '-id'], name='own_runs_of_project'), models.Index(condition=models.Q(('imported__isnull', False)), fields=['imported'], name='runs_of_imports')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('status__in', ['leased', 'running'])), fields=('machine',), name='one_active_run_per_machine'), models.UniqueConstraint(fields=('commit', 'base', 'machine', 'benchmark_set', 'reason', 'round'), name='a_run_once_per_commit_machine_benchmarks_reason_round', nulls_distinct=False), models.CheckConstraint(condition=models.Q(models.Q(('lease_until__isnull', False), ('status__in', ['leased', 'running'])), models.Q(('status__in', ['leased', 'running']), _negated=True), _connector='OR'), name='an_active_run_has_a_lease'), models.CheckConstraint(condition=models.Q(models.Q(('base', None), ('canary__isnull', False), ('reason', 'canary')), models.Q(models.Q(('reason', 'canary'), _negated=True), ('canary', None)), _connector='OR'), name='a_canary_run_has_a_canary_and_one_side'), models.UniqueConstraint(condition=models.Q(('reason', 'canary'), ('status__in', ['queued', 'leased', 'running'])), fields=('machine',), name='one_unfinished_canary_run_per_machine'), models.CheckConstraint(condition=models.Q(('retry_at', None), ('status', 'failed'), _connector='OR'), name='only_a_failed_run_waits_for_its_machine'), speedtrack.ground.postgres.wakeups.Wakes(after='INSERT', name='a_new_run_wakes', rows=''), speedtrack.ground.postgres.wakeups.Wakes(after='UPDATE OF status', name='a_run_that_waits_or_has_ended_wakes', rows="NEW.status NOT IN ('leased', 'running')"), models.CheckConstraint(condition=models.Q(models.Q(('base', None), ('imported__isnull', False), ('reason', 'import'), ('status', 'succeeded')), models.Q(models.Q(('reason', 'import'), _negated=True), ('imported', None)), _connector='OR'), name='an_import_has_ended_and_one_side')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='RunEvent',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('attempt', models.IntegerField()),
+                        ('before', models.CharField(max_length=20)),
+                        ('after', models.CharField(max_length=20)),
+                        ('why', models.TextField()),
+                        ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='runs.run')),
+                    ],
+                    options={
+                        'indexes': [models.Index(fields=['at'], name='run_events_by_time')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Series',
+                    fields=[
+                        ('id', models.AutoField(primary_key=True, serialize=False)),
+                        ('metric', models.CharField(max_length=100)),
+                        ('undetected_since', models.DateTimeField(null=True)),
+                        ('error', models.TextField(default='')),
+                        ('failures', models.IntegerField(default=0)),
+                        ('retry_at', models.DateTimeField(null=True)),
+                        ('benchmark', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='series', to='benchmarks.benchmark')),
+                        ('environment', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='series', to='runs.environment')),
+                        ('machine', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='series', to='runs.machine')),
+                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='series', to='projects.project')),
+                    ],
+                    options={
+                        'verbose_name_plural': 'series',
+                        'indexes': [models.Index(condition=models.Q(('undetected_since__isnull', False)), fields=['undetected_since'], name='series_undetected')],
+                        'constraints': [models.UniqueConstraint(fields=('project', 'benchmark', 'metric', 'machine', 'environment'), name='a_series_once'), speedtrack.ground.postgres.wakeups.Wakes(after='UPDATE OF undetected_since', name='new_measurements_wake', rows='NEW.undetected_since IS NOT NULL')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='CanaryCheck',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('at', models.DateTimeField(help_text='when the run ended')),
+                        ('answer', models.CharField(choices=[('learning', 'Learning'), ('steady', 'Steady'), ('off', 'Off'), ('unknown', 'Unknown')], max_length=20)),
+                        ('ratio', models.FloatField(help_text='value / usual level', null=True)),
+                        ('limit', models.FloatField(help_text='how far from 1 the ratio may be; null while learning', null=True)),
+                        ('canary', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='checks', to='runs.canary')),
+                        ('run', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='canary_check', to='runs.run')),
+                        ('series', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='runs.series')),
+                    ],
+                    options={
+                        'indexes': [models.Index(fields=['canary', '-id'], name='checks_newest_first')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(models.Q(('answer', 'unknown'), ('ratio', None)), models.Q(models.Q(('answer', 'unknown'), _negated=True), ('ratio__isnull', False)), _connector='OR'), name='a_check_that_says_something_has_a_ratio')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Trial',
+                    fields=[
+                        ('pk', models.CompositePrimaryKey('result_id', 'number', blank=True, editable=False, primary_key=True, serialize=False)),
+                        ('number', models.SmallIntegerField()),
+                        ('order', models.IntegerField(help_text='place in the attempt; trials are interleaved in seeded random order')),
+                        ('started_at', models.DateTimeField()),
+                        ('seconds', models.FloatField()),
+                        ('flags', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=40), default=list, size=None)),
+                        ('result', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='trials', to='runs.result')),
+                    ],
+                ),
+                migrations.CreateModel(
+                    name='Build',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('side', models.CharField(choices=[('head', 'Head'), ('base', 'Base')], default='head', max_length=4)),
+                        ('recipe_digest', models.CharField(max_length=80)),
+                        ('succeeded', models.BooleanField()),
+                        ('cached', models.BooleanField(help_text='the artifacts of an earlier build of this commit were used')),
+                        ('seconds', models.FloatField()),
+                        ('artifacts', models.JSONField(help_text='name -> digest and bytes')),
+                        ('ccache', models.JSONField(help_text='hits and misses of the compiler cache; null without one', null=True)),
+                        ('error', models.TextField(default='')),
+                        ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('attempt', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='builds', to='runs.attempt')),
+                        ('commit', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='builds', to='projects.commit')),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('attempt', 'side'), name='a_build_once_per_attempt_and_side')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='LogChunk',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('seq', models.IntegerField()),
+                        ('phase', models.CharField(max_length=100)),
+                        ('text', models.TextField()),
+                        ('attempt', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='log', to='runs.attempt')),
+                        ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text='when it arrived')),
+                        ('newlines', models.GeneratedField(db_persist=True, expression=django.db.models.expressions.CombinedExpression(django.db.models.functions.text.Length('text'), '-', django.db.models.functions.text.Length(django.db.models.functions.text.Replace('text', models.Value('\n'), models.Value('')))), output_field=models.IntegerField())),
+                        ('unended', models.GeneratedField(db_persist=True, expression=models.Case(models.When(text__endswith='\n', then=models.Value(False)), default=models.Value(True)), help_text='its last line goes on in the next piece of its phase, or is the last one there', output_field=models.BooleanField())),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('attempt', 'seq'), name='a_log_chunk_once')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='WrongCode',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('address', models.GenericIPAddressField(null=True)),
+                        ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                    ],
+                ),
+                migrations.CreateModel(
+                    name='EnrolmentCode',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('digest', models.CharField(max_length=64, unique=True)),
+                        ('name', models.SlugField(help_text='of the machine')),
+                        ('pool', models.SlugField(blank=True, default='')),
+                        ('days', models.PositiveIntegerField(help_text="how long the machine's token is valid; null: for ever", null=True)),
+                        ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('expires_at', models.DateTimeField()),
+                        ('used_at', models.DateTimeField(null=True)),
+                        ('used_with', models.CharField(default='', help_text='digest of the token that it was exchanged for', max_length=64)),
+                        ('who', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                    ],
+                ),
+                migrations.CreateModel(
+                    name='Alarm',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('kind', models.CharField(choices=[('stalled', 'Stalled'), ('unable', 'Unable'), ('lag', 'Lag')], max_length=20)),
+                        ('why', models.TextField()),
+                        ('began', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('ended_at', models.DateTimeField(null=True)),
+                        ('ended_why', models.TextField(default='')),
+                        ('untold', models.BooleanField(default=True)),
+                        ('branch', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='alarms', to='projects.branch')),
+                        ('machine', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='alarms', to='runs.machine')),
+                    ],
+                    options={
+                        'indexes': [models.Index(condition=models.Q(('untold', True)), fields=['id'], name='alarms_untold'), models.Index(condition=models.Q(('ended_at', None)), fields=['began'], name='alarms_open')],
+                        'constraints': [models.UniqueConstraint(condition=models.Q(('ended_at', None)), fields=('kind', 'machine', 'branch'), name='one_open_alarm_of_a_kind', nulls_distinct=False), models.CheckConstraint(condition=models.Q(models.Q(('branch__isnull', False), ('kind', 'lag'), ('machine', None)), models.Q(models.Q(('kind', 'lag'), _negated=True), ('branch', None), ('machine__isnull', False)), _connector='OR'), name='an_alarm_is_of_a_machine_or_a_branch'), speedtrack.ground.postgres.wakeups.Wakes(after='INSERT OR UPDATE', name='an_untold_alarm_wakes', rows='NEW.untold')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Approval',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('head_sha', models.CharField(max_length=64)),
+                        ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('planned_at', models.DateTimeField(help_text='when its runs were queued', null=True)),
+                        ('error', models.TextField(blank=True, default='', help_text='why nothing could be queued, with the remedy')),
+                        ('base', models.ForeignKey(help_text='the merge base', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='projects.commit')),
+                        ('by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                        ('head', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='projects.commit')),
+                        ('pull_request', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='approvals', to='projects.pullrequest')),
+                    ],
+                    options={
+                        'indexes': [models.Index(condition=models.Q(('error', ''), ('planned_at', None)), fields=['id'], name='approvals_unplanned')],
+                        'constraints': [models.UniqueConstraint(fields=('pull_request', 'head_sha'), name='an_approval_once_per_head'), speedtrack.ground.postgres.wakeups.Wakes(after='INSERT OR UPDATE OF error', name='an_approval_wakes', rows='')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Assignment',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('pool', models.SlugField()),
+                        ('since', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('machine', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='assignments', to='runs.machine')),
+                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='assignments', to='projects.project')),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('project', 'pool'), name='one_machine_of_a_pool_per_project')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Deferral',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('why', models.CharField(choices=[('paths', 'Paths'), ('step', 'Step'), ('gap', 'Gap'), ('cap', 'Cap')], max_length=10)),
+                        ('detail', models.CharField(help_text='the reason as a sentence', max_length=300)),
+                        ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('branch', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='deferrals', to='projects.branch')),
+                        ('commit', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='deferrals', to='projects.commit')),
+                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='deferrals', to='projects.project')),
+                    ],
+                    options={
+                        'indexes': [models.Index(condition=models.Q(('why__in', ['gap', 'cap'])), fields=['project'], name='deferrals_put_off')],
+                        'constraints': [models.UniqueConstraint(fields=('branch', 'commit'), name='a_deferral_once_per_branch')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='MachineToken',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('key', models.CharField(max_length=12, unique=True)),
+                        ('digest', models.CharField(max_length=64)),
+                        ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('days', models.PositiveIntegerField(help_text='how long it is valid, and its successor; null: for ever', null=True)),
+                        ('expires_at', models.DateTimeField(null=True)),
+                        ('rotate_at', models.DateTimeField(help_text='from when on its runner is asked to replace it', null=True)),
+                        ('revoked_at', models.DateTimeField(null=True)),
+                        ('last_used_at', models.DateTimeField(null=True)),
+                        ('last_used_from', models.GenericIPAddressField(help_text='of an IPv6 address only the network', null=True)),
+                        ('machine', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tokens', to='runs.machine')),
+                    ],
+                    options={
+                        'constraints': [models.CheckConstraint(condition=models.Q(('days', None), models.Q(('days__gte', 1), ('days__lte', 3650)), _connector='OR'), name='a_token_lives_a_day_to_ten_years')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='PlanningPolicy',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('branches', models.CharField(blank=True, default='', help_text='a pattern such as 8.*; empty: all that no other policy names', max_length=200)),
+                        ('every', models.PositiveIntegerField(default=1, help_text='measure every n-th commit, counted from the root')),
+                        ('most_waiting', models.PositiveIntegerField(help_text='commits of a branch that wait at most; the others are put off', null=True)),
+                        ('fills_gaps', models.BooleanField(default=False, help_text='measure what every n-th leaves out, too, while a machine has nothing else to do')),
+                        ('ignored_paths', models.TextField(blank=True, default='', help_text='patterns as in .gitignore: commits that change nothing else are skipped')),
+                        ('suite', models.CharField(blank=True, default='', help_text="instead of the project's", max_length=100)),
+                        ('extended_at', models.TimeField(help_text='when the head is measured with the extended set each day', null=True)),
+                        ('zone', models.CharField(default='UTC', help_text='of extended_at', max_length=64)),
+                        ('extended_on', models.DateField(help_text='the day, in that zone, for which this was last planned', null=True)),
+                        ('filled_at', models.DateTimeField(help_text='when it was last asked whether deferred commits may wait', null=True)),
+                        ('machines', models.ManyToManyField(blank=True, help_text='none: all of the project', related_name='+', to='runs.machine')),
+                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='policies', to='projects.project')),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('project', 'branches'), name='one_policy_per_pattern'), models.CheckConstraint(condition=models.Q(('every__gte', 1)), name='every_first_commit_at_least'), models.CheckConstraint(condition=models.Q(('most_waiting', None), ('most_waiting__gte', 1), _connector='OR'), name='at_least_one_commit_may_wait')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='PairedComparison',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('head_name', models.CharField(help_text='as it was asked for: a commit id, branch or tag', max_length=250)),
+                        ('base_name', models.CharField(max_length=250)),
+                        ('benchmarks', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=100), default=list, help_text="none: the suite's usual ones", size=None)),
+                        ('created', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('planned_at', models.DateTimeField(help_text='when its runs were queued', null=True)),
+                        ('error', models.TextField(default='', help_text='why nothing could be queued, with the remedy')),
+                        ('base', models.ForeignKey(help_text='the merge base', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='projects.commit')),
+                        ('by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                        ('head', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='projects.commit')),
+                        ('machine', models.ForeignKey(help_text='null: by the policy', null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='runs.machine')),
+                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='paired_comparisons', to='projects.project')),
+                        ('runs', models.ManyToManyField(related_name='paired_comparisons', to='runs.run')),
+                        ('is_approved', models.BooleanField(db_default=True, default=True, help_text='whoever asked for it, or approved it, may let its code be built')),
+                    ],
+                    options={
+                        'indexes': [models.Index(fields=['project', 'id'], name='comparisons_of_a_project'), models.Index(condition=models.Q(('error', ''), ('planned_at', None)), fields=['id'], name='comparisons_unplanned')],
+                        'constraints': [models.CheckConstraint(condition=models.Q(('planned_at', None), models.Q(('head__isnull', False), ('base__isnull', False)), _connector='OR'), name='a_planned_comparison_has_its_commits'), speedtrack.ground.postgres.wakeups.Wakes(after='INSERT', name='a_paired_comparison_wakes', rows='')],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Import',
+                    fields=[
+                        ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                        ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                        ('door', models.CharField(choices=[('api', 'the API'), ('codespeed', 'the Codespeed address'), ('command', '`manage.py import`')], max_length=10)),
+                        ('name', models.CharField(help_text='of the user at that time; empty if nobody had to say who they are', max_length=150)),
+                        ('tool', models.CharField(default='', help_text='what wrote the results, as the sender names it', max_length=100)),
+                        ('source', models.CharField(default='', help_text='the name of the file', max_length=300)),
+                        ('url', models.CharField(default='', help_text='a page about the batch, such as a CI job', max_length=500)),
+                        ('unmarked', django.contrib.postgres.fields.ArrayField(base_field=models.IntegerField(), default=list, help_text='its series that detection held while it was stored: they are to be marked for detection', size=None)),
+                        ('by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                        ('project', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='imports', to='projects.project')),
+                    ],
+                    options={
+                        'indexes': [models.Index(condition=models.Q(('unmarked', []), _negated=True), fields=['id'], name='imports_unmarked')],
+                        'constraints': [speedtrack.ground.postgres.wakeups.Wakes(after='INSERT OR UPDATE OF unmarked', name='an_unmarked_import_wakes', rows="NEW.unmarked <> '{}'")],
+                    },
+                ),
+                migrations.CreateModel(
+                    name='Origin',
+                    fields=[
+                        ('measurement', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='origin', serialize=False, to='runs.measurement')),
+                        ('project', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='projects.project')),
+                        ('digest', models.BinaryField(max_length=16)),
+                        ('measured_at', models.DateTimeField(null=True)),
+                        ('external_id', models.CharField(default='', max_length=100)),
+                        ('url', models.CharField(default='', max_length=500)),
+                        ('tags', models.JSONField(null=True)),
+                    ],
+                    options={
+                        'constraints': [models.UniqueConstraint(fields=('project', 'digest'), name='an_outside_result_once_per_project')],
+                    },
+                ),
+            ],
+        ),
+    ]
