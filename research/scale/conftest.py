@@ -1,5 +1,6 @@
 """What tests that fill a database need."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +16,13 @@ def clean_tables(django_db_setup: None, django_db_blocker: Any) -> None:
 
 
 @pytest.fixture
-def suites(db: Any, settings: Any, tmp_path: Any) -> None:
-    """A copy of the suites, and an empty place for repositories."""
+def suites(db: Any, settings: Any, tmp_path: Path) -> None:
+    use_copied_suites(settings, tmp_path)
+
+
+def use_copied_suites(settings: Any, directory: Path) -> None:
+    """Use a copy of the suites, and an empty place for repositories."""
     for file in settings.SUITES.glob("*.toml"):
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    settings.SUITES, settings.CANARY_EVERY_S = tmp_path, 10**8
-    settings.MIRRORS = tmp_path / "mirrors"
+        (directory / file.name).write_bytes(file.read_bytes())
+    settings.SUITES, settings.CANARY_EVERY_S = directory, 10**8
+    settings.MIRRORS = directory / "mirrors"

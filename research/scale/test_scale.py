@@ -1,6 +1,8 @@
 """A small database is filled: its rows are like those that the product writes, and every page and verb answers."""
 
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -9,10 +11,13 @@ from django.urls import get_resolver
 from research.scale.bench import MOST_QUERIES
 from research.scale.costs import pages, work
 from research.scale.histories import filling, world
-from research.scale.histories.sizes import sizes_of
+from research.scale.histories.sizes import HistorySizes, sizes_of
 from speedtrack.runs.models import Attempt, Measurement, Result, Run, Samples, Series, Trial
 from speedtrack.runs.results import latencies
 from speedtrack.stats.summary import summarize
+from speedtrack.tests import worlds
+
+from .conftest import use_copied_suites
 
 ROWS = 2000
 #: Where the budget of 12 is missed: a commit also says what it did, and a story looks for both sides.
@@ -49,12 +54,16 @@ WITHOUT_PAGE = {
 }
 
 
-@pytest.fixture
-def filled(suites: None) -> None:
-    filling.write_histories(sizes_of(ROWS, seed=1))
+@worlds.shared
+def filled(settings: Any, directory: Path) -> HistorySizes:
+    """Histories of some thousand measurements, of these sizes."""
+    use_copied_suites(settings, directory)
+    sizes = sizes_of(ROWS, seed=1)
+    filling.write_histories(sizes)
+    return sizes
 
 
-def test_measurements_summarise_their_samples_as_the_product_does(filled: None) -> None:
+def test_measurements_summarise_their_samples_as_the_product_does(filled: HistorySizes) -> None:
     for paired in (False, True):
         for measurement in Measurement.objects.filter(paired=paired).order_by("id")[:50]:
             estimate = summarize(list(measurement.samples.by_trial.values()))
@@ -63,7 +72,7 @@ def test_measurements_summarise_their_samples_as_the_product_does(filled: None) 
             assert measurement.n == estimate.n
 
 
-def test_every_trial_with_a_document_has_a_latency_histogram_that_can_be_drawn(filled: None) -> None:
+def test_every_trial_with_a_document_has_a_latency_histogram_that_can_be_drawn(filled: HistorySizes) -> None:
     results = list(Result.objects.all())
     found = [latencies.of_results([one]).trials for one in results]
     assert results and all(len(some) == len(list(one.unpacked())) for one, some in zip(results, found, strict=True))
@@ -73,7 +82,7 @@ def test_every_trial_with_a_document_has_a_latency_histogram_that_can_be_drawn(f
         assert one.quantiles([0.5, 0.99]) == pytest.approx(golden.quantiles([0.5, 0.99]), rel=0.15)
 
 
-def test_every_row_of_the_histories_is_there_in_proportion(filled: None) -> None:
+def test_every_row_of_the_histories_is_there_in_proportion(filled: HistorySizes) -> None:
     measurements = Measurement.objects.count()
     assert measurements >= ROWS
     assert Samples.objects.count() == measurements
@@ -84,7 +93,7 @@ def test_every_row_of_the_histories_is_there_in_proportion(filled: None) -> None
     assert ended.keys() == {"succeeded", "queued"}
 
 
-def test_ids_that_the_database_gives_follow_those_of_the_histories(filled: None) -> None:
+def test_ids_that_the_database_gives_follow_those_of_the_histories(filled: HistorySizes) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT nextval(pg_get_serial_sequence('runs_measurement', 'id')), max(id) FROM runs_measurement"
@@ -105,7 +114,7 @@ def test_the_same_seed_gives_the_same_values(suites: None) -> None:
     assert values(seed=2) != first
 
 
-def test_every_address_with_a_page_is_measured(filled: None) -> None:
+def test_every_address_with_a_page_is_measured(filled: HistorySizes) -> None:
     named = {str(name) for name in get_resolver().reverse_dict if isinstance(name, str)}
     measured = {page.name for page in pages.pages(pages.HISTORIES) if page.addresses}
     changing = {name for name in named if name.startswith(("alert-", "mute-", "channel-act"))}
@@ -115,7 +124,7 @@ def test_every_address_with_a_page_is_measured(filled: None) -> None:
     assert named - measured - changing - of_logins - WITHOUT_PAGE == set()
 
 
-def test_no_page_takes_more_queries_than_its_budget(filled: None) -> None:
+def test_no_page_takes_more_queries_than_its_budget(filled: HistorySizes) -> None:
     found = {f"{one.page.name} {one.page.title}": one.cost.queries_each for one in pages.measure(calls=1)}
     assert len(found) > 90
     found.pop("timeline-values JSON, lines of 4 branches")  # it also looks for these lines and their common time
@@ -123,7 +132,8 @@ def test_no_page_takes_more_queries_than_its_budget(filled: None) -> None:
     assert {name: count for name, count in found.items() if count > limits[name]} == {}
 
 
-def test_claims_results_detection_planning_and_deliveries_are_measured(filled: None) -> None:
+def test_claims_results_detection_planning_and_deliveries_are_measured(filled: HistorySizes, settings: Any) -> None:
+    settings.CANARY_EVERY_S = 10**8
     queued = Run.objects.filter(status="queued").count()
     found = [
         work.claims(rounds=1),

@@ -20,6 +20,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.pairs.brackets import positions_of
 from speedtrack.alerts.pairs.pairing import same_binary
 from speedtrack.benchmarks.metrics import COUNTED, METRICS, WATCHED, Direction
+from speedtrack.ground.postgres.pgvalues import CompiledQuery
 from speedtrack.runs.models import CanaryCheck, Series
 from speedtrack.stats.changes import common
 from speedtrack.stats.changes.common import MoveCause
@@ -32,6 +33,14 @@ TIMED = [metric for metric in WATCHED if metric not in COUNTED]
 
 Kind = ChangePoint.Kind
 Status = ChangePoint.Status
+RIPE_STEPS = CompiledQuery(
+    lambda: ChangePoint.objects.ripe().filter(kind=Kind.STEP, spoken_for_by=None, series__metric__in=TIMED)
+)
+SPOKEN_FOR_IN_VAIN = CompiledQuery(
+    lambda: ChangePoint.objects.filter(
+        status=Status.SUSPECTED, spoken_for_by__status__in=(Status.REFUTED, Status.MACHINE)
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -51,10 +60,8 @@ class SuspicionGroup:
 def sort_out() -> None:
     """Decide every ripe suspicion that belongs to a group: by evidence, or by measuring the group's clearest one."""
     follow_spokesmen()
-    ripe = ChangePoint.objects.ripe().filter(kind=Kind.STEP, spoken_for_by=None, series__metric__in=TIMED)
-    related = ripe.select_related("series__machine", "series__project", "branch", "before", "commit")
     by_place: dict[tuple[int, int, bool], list[ChangePoint]] = defaultdict(list)
-    for cp in related.order_by("id"):
+    for cp in RIPE_STEPS.rows("series__machine", "series__project", "branch", "before", "commit"):
         by_place[cp.series.machine_id, cp.branch_id, cp.is_slowdown].append(cp)
     for suspicions in by_place.values():
         with isolated(*[cp.series for cp in suspicions]):
@@ -67,9 +74,7 @@ def follow_spokesmen() -> None:
 
     If it was confirmed or could not be settled, they are ripe and are measured with their own brackets.
     """
-    vain = (Status.REFUTED, Status.MACHINE)
-    suspicions = ChangePoint.objects.filter(status=Status.SUSPECTED, spoken_for_by__status__in=vain)
-    for cp in suspicions.select_related("series__machine", "spoken_for_by__series__benchmark"):
+    for cp in SPOKEN_FOR_IN_VAIN.rows("series__machine", "spoken_for_by__series__benchmark"):
         spokesman = cp.spoken_for_by
         assert spokesman is not None
         if spokesman.status == Status.REFUTED:

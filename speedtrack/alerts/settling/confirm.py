@@ -30,6 +30,7 @@ from speedtrack.alerts.settling import driftreview, splitting, verdicts, whole
 from speedtrack.alerts.triage import raising, resolving
 from speedtrack.benchmarks import numbers
 from speedtrack.ground.observing import failpoints
+from speedtrack.ground.postgres.pgvalues import CompiledQuery
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import SETTLING, Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
@@ -42,6 +43,18 @@ STEP_LOCK = 0x5338  # advisory: one step at a time
 
 Answer = Verdict.Answer
 Status = ChangePoint.Status
+RELATED = ("series__benchmark", "series__machine", "series__project", "branch", "before", "commit")
+
+
+def returns_in_vain() -> QuerySet[ChangePoint]:
+    """Suspicions of a return from a change that was not confirmed."""
+    vain = (Status.REFUTED, Status.UNSETTLED)
+    return ChangePoint.objects.filter(status=Status.SUSPECTED, returns_from__status__in=vain)
+
+
+RETURNS_IN_VAIN = CompiledQuery(returns_in_vain)
+RIPE_SUSPICIONS = CompiledQuery(lambda: ChangePoint.objects.ripe())
+SETTLING_CHANGES = CompiledQuery(lambda: ChangePoint.objects.settling())
 
 
 @transaction.atomic
@@ -67,8 +80,9 @@ def step() -> None:
 
 def drop_returns() -> None:
     """Delete suspicions of a return from a change that was not confirmed: both belong to a spike of the machine."""
-    vain = (Status.REFUTED, Status.UNSETTLED)
-    returns = ChangePoint.objects.filter(status=Status.SUSPECTED, returns_from__status__in=vain)
+    if not RETURNS_IN_VAIN.ids():
+        return
+    returns = returns_in_vain()
     for spike in with_related(ChangePoint.objects.filter(pk__in=returns.values("returns_from"))):
         if history.why_not_measurable(spike.series):
             history.refute_spike(spike)
@@ -79,7 +93,7 @@ def open_brackets() -> None:
     """Queue pairs for every ripe suspicion; suspicions of one place share their runs."""
     suspicions: list[tuple[ChangePoint, Bracket]] = []
     trying_cause: set[int] = set()
-    for cp in with_related(ChangePoint.objects.ripe()):
+    for cp in RIPE_SUSPICIONS.rows(*RELATED):
         with isolated(cp.series):
             if not brackets.ensure_branch(cp):
                 end_settling(cp, Status.UNSETTLED, f"its commits are no longer on {cp.branch}")
@@ -122,8 +136,7 @@ def leave_to_history(cp: ChangePoint, why: str) -> None:
 
 
 def with_related(change_points: QuerySet[ChangePoint]) -> list[ChangePoint]:
-    related = ("series__benchmark", "series__machine", "series__project", "branch", "before", "commit")
-    return list(change_points.select_related(*related).order_by("id"))
+    return list(change_points.select_related(*RELATED).order_by("id"))
 
 
 def settle_by(cp: ChangePoint, runs: list[Run], keep_range: bool = False) -> None:
@@ -142,7 +155,7 @@ def settle_by(cp: ChangePoint, runs: list[Run], keep_range: bool = False) -> Non
 def judge_finished() -> None:
     """Judge each ended confirming run for the change points whose newest run it is."""
     finished: dict[Run, list[ChangePoint]] = defaultdict(list)
-    for cp in with_related(ChangePoint.objects.settling()):
+    for cp in SETTLING_CHANGES.rows(*RELATED):
         run = cp.runs.order_by("-id").first()
         if run and run.done:
             finished[run].append(cp)
@@ -270,7 +283,7 @@ def narrow_confirmed() -> None:
     """
     narrowing: list[ChangePoint] = []
     needed: dict[int, int] = {}
-    for cp in with_related(ChangePoint.objects.settling()):
+    for cp in SETTLING_CHANGES.rows(*RELATED):
         with isolated(cp.series):
             if cp.kind == ChangePoint.Kind.STEP and is_narrowing(cp) and not is_being_measured(cp):
                 read_sides(cp)

@@ -9,7 +9,7 @@ more is left again later, it comes back.
 from collections.abc import Sequence
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from speedtrack.alerts.detection import driftsteps
 from speedtrack.alerts.lines.effects import smallest_effect
@@ -20,6 +20,7 @@ from speedtrack.alerts.pairs.brackets import positions_of
 from speedtrack.alerts.settling import verdicts
 from speedtrack.alerts.triage.raising import lock_project, write_event
 from speedtrack.benchmarks import numbers
+from speedtrack.ground.postgres.pgvalues import CompiledQuery
 from speedtrack.runs.models import Reason
 from speedtrack.stats.comparing.compare import Comparison
 
@@ -29,13 +30,21 @@ WITHOUT = "; without the steps of "  # precedes the steps that were taken out, i
 EXPLAINED = "no drift: "  # begins the note of a drift that steps explain
 
 
-def review_drifts() -> None:
-    """Judge again the drifts whose steps have changed, unless a person has settled their alert."""
+def reviewed_drifts() -> QuerySet[ChangePoint]:
+    """The confirmed drifts whose alert nobody has settled, and those that steps explain."""
     drifts = ChangePoint.objects.filter(kind=ChangePoint.Kind.DRIFT)
     unsettled = Q(alert=None) | Q(alert__merged_into=None, alert__status__in=Alert.OPEN)
     explained = Q(status=Status.REFUTED, note__startswith=EXPLAINED)
+    return drifts.filter(Q(unsettled, status=Status.CONFIRMED) | explained)
+
+
+REVIEWED_DRIFTS = CompiledQuery(reviewed_drifts)
+
+
+def review_drifts() -> None:
+    """Judge again the drifts whose steps have changed, unless a person has settled their alert."""
     related = ("series__benchmark", "series__machine", "branch__project", "alert__project", "before", "commit")
-    for cp in drifts.filter(Q(unsettled, status=Status.CONFIRMED) | explained).select_related(*related).order_by("id"):
+    for cp in REVIEWED_DRIFTS.rows(*related):
         with isolated(cp.series):
             if len(positions_of(cp.branch, [cp.before_id, cp.commit_id])) == 2:
                 review(cp)

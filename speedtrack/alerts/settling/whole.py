@@ -9,7 +9,7 @@ every alert waits for these.
 
 from collections.abc import Sequence
 
-from django.db.models import Count, Exists, OuterRef
+from django.db.models import Count, Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
 
 from speedtrack.alerts.headlines import headline
@@ -24,6 +24,7 @@ from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import COUNTED, HEADLINE
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import store_set
+from speedtrack.ground.postgres.pgvalues import CompiledQuery
 from speedtrack.runs.models import IN_SERVICE, MEASURED, ROUTINE, Machine, Measurement, Reason, Run, Series
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.runs.planning.questions import Question, plan_pairs
@@ -41,11 +42,27 @@ Status = ChangePoint.Status
 Kind = AlertEvent.Kind
 
 
+def without_effect() -> QuerySet[Alert]:
+    """Alerts that name a commit whose whole effect was not asked for."""
+    runs = Run.objects.filter(reason=Reason.EFFECT, base=OuterRef("before"), commit=OuterRef("commit"))
+    return Alert.objects.naming_lately().filter(~Exists(runs))
+
+
+def unwanted_runs() -> QuerySet[Run]:
+    """The waiting runs whose commit no open alert names."""
+    alerts = Alert.objects.open().filter(before=OuterRef("base"), commit=OuterRef("commit"))
+    return Run.objects.filter(~Exists(alerts), reason=Reason.EFFECT, status=RunStatus.QUEUED)
+
+
+WITHOUT_EFFECT = CompiledQuery(without_effect)
+UNWANTED_RUNS = CompiledQuery(unwanted_runs)
+UNREAD_ALERTS = CompiledQuery(waiting.alerts_with_unread_effects)
+
+
 def ask() -> int:
     """Queue the pairs for each alert that names a commit, once for its two commits. Return the number of runs."""
-    runs = Run.objects.filter(reason=Reason.EFFECT, base=OuterRef("before"), commit=OuterRef("commit"))
     count = 0
-    for alert in Alert.objects.naming_lately().filter(~Exists(runs)).order_by("pk"):
+    for alert in WITHOUT_EFFECT.rows():
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
             count += len(ask_about(alert))
     return count
@@ -134,8 +151,7 @@ def usual_run(cp: ChangePoint) -> Run | None:
 
 def cancel_unwanted() -> None:
     """Cancel the waiting runs whose alerts were settled, or moved to another commit, meanwhile."""
-    alerts = Alert.objects.open().filter(before=OuterRef("base"), commit=OuterRef("commit"))
-    for run in Run.objects.filter(~Exists(alerts), reason=Reason.EFFECT, status=RunStatus.QUEUED):
+    for run in UNWANTED_RUNS.rows():
         queue.cancel(run, "no open alert names its commit any more")
 
 
@@ -144,7 +160,7 @@ def read_ended() -> None:
 
     A run that leaves benchmarks open is read with its next round, for which the events wait in its stead.
     """
-    for alert in waiting.alerts_with_unread_effects():
+    for alert in UNREAD_ALERTS.rows():
         with isolated(*Series.objects.filter(change_points__alert=alert).distinct()):
             for run in waiting.unread_effects().filter(base=alert.before_id, commit=alert.commit_id).order_by("pk"):
                 if next_round := None if is_counted(run) else plan_more(alert, run):

@@ -19,18 +19,18 @@ from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests import byhand, changing
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 from speedtrack.tests.builders import Repository
 
 pytestmark = pytest.mark.django_db
 COMMITS = 17
 
 
-@pytest.fixture
-def shas(settings: Any, tmp_path: Path) -> list[str]:
+@worlds.shared
+def shas(settings: Any, directory: Path) -> list[str]:
     """A tracked branch, nothing of which was measured."""
-    builders.use_suite(settings, tmp_path / "suites")
-    repository = Repository(tmp_path / "kvd")
+    builders.use_suite(settings, directory / "suites")
+    repository = Repository(directory / "kvd")
     repository.commits(COMMITS)
     builders.track(repository, last=0)
     registering.add_machine("m1")

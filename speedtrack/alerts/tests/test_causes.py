@@ -1,6 +1,8 @@
 """A commit that one series has named is tried first as the cause of a change of others near by."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -10,9 +12,9 @@ from speedtrack.alerts.pairs.sizes import bracket_verdict, is_part_of
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Reason, Run, Series
 from speedtrack.runs.queue import jobs
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 
-from .conftest import World, paired_runs
+from .conftest import World, make_slowed, paired_runs
 from .test_counts import Counting, counting
 
 __all__ = ["counting"]
@@ -40,13 +42,11 @@ def speed_of(world: World, cause: int) -> Callable[[str, str, int], float]:
     return speed
 
 
-@pytest.fixture
-def named(world: World) -> World:
+@worlds.shared
+def named(settings: Any, directory: Path) -> World:
     """One benchmark has become slower by commit 6, which is settled."""
-    world.factors = {world.shas[6]: 1.3}
-    builders.track(world.repository)
-    world.until_quiet()
-    assert Alert.objects.get().commit.sha == world.shas[6]
+    world, alert = make_slowed(settings, directory, at=6)
+    assert alert.commit.sha == world.shas[6]
     return world
 
 

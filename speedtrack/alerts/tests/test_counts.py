@@ -15,7 +15,7 @@ from django.test import Client
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.lines import spreads
 from speedtrack.alerts.lines.effects import smallest_effect
-from speedtrack.alerts.models import Alert, ChangePoint, Verdict
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
 from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.counts import FunctionCost
 from speedtrack.alerts.settling import confirm, floors
@@ -32,7 +32,7 @@ from speedtrack.runs.models import Measurement, Reason, Result, Run, Samples, Se
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.queue import jobs, queue
 from speedtrack.runs.results import results
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 
 from .conftest import World
 
@@ -113,19 +113,53 @@ def counted_trial(trial: dict[str, Any], value: float, function: str) -> dict[st
     return trial | {"metrics": {COUNT: value}, "server": {"counted": {"inside": "serve", "functions": functions}}}
 
 
-@pytest.fixture
-def counting(db: None, tmp_path: Path, settings: Any) -> Counting:
-    builders.use_suite(settings, tmp_path / "suites", SUITE)
-    world = World(builders.Repository(tmp_path / "repository"), builders.machine())
+def make_counting(settings: Any, directory: Path) -> Counting:
+    builders.use_suite(settings, directory / "suites", SUITE)
+    world = World(builders.Repository(directory / "repository"), builders.machine())
     world.shas = world.repository.commits(16)
     return Counting(world)
 
 
-def test_one_per_cent_more_instructions_is_one_alert_though_the_time_shows_nothing(counting: Counting) -> None:
+@pytest.fixture
+def counting(db: None, tmp_path: Path, settings: Any) -> Counting:
+    return make_counting(settings, tmp_path)
+
+
+def make_changed(settings: Any, directory: Path, time: float, instructions: float, **wishes: Any) -> Counting:
+    """The alert of the tenth commit, by these factors. ``wishes``: how it is tracked."""
+    counting = make_counting(settings, directory)
     guilty = counting.world.shas[9]
-    counting.factors = {guilty: 1.01}
-    builders.track(counting.world.repository, emails=["dev@example.org"])
+    counting.world.factors, counting.factors = {guilty: time}, {guilty: instructions}
+    builders.track(counting.world.repository, pushed=True, **wishes)
     counting.until_quiet()
+    return counting
+
+
+@worlds.shared
+def more_work(settings: Any, directory: Path) -> Counting:
+    """One per cent more instructions, which was mailed."""
+    return make_changed(settings, directory, 1.0, 1.01, emails=["dev@example.org"])
+
+
+@worlds.shared
+def longer_work(settings: Any, directory: Path) -> Counting:
+    """The same instructions take longer by 30%; nobody was told."""
+    return make_changed(settings, directory, 1.3, 1.0)
+
+
+@worlds.shared
+def longer_and_more_work(settings: Any, directory: Path) -> Counting:
+    """Slower by 30%, with 90% more instructions; nobody was told."""
+    return make_changed(settings, directory, 1.3, 1.9)
+
+
+def tell_what_was_raised() -> None:
+    AlertEvent.objects.filter(kind="raised").update(untold=True)
+    tell_subscribers()
+
+
+def test_one_per_cent_more_instructions_is_one_alert_though_the_time_shows_nothing(more_work: Counting) -> None:
+    guilty = more_work.world.shas[9]
     (cp,) = ChangePoint.objects.filter(status=Status.CONFIRMED)
     assert (cp.series.metric, cp.commit.sha, cp.ratio) == (COUNT, guilty, pytest.approx(1.01, abs=0.001))
     assert Alert.objects.get().commit.sha == guilty
@@ -149,10 +183,7 @@ def test_two_steps_of_a_count_are_two_alerts_however_near(counting: Counting) ->
     assert {alert.commit.sha for alert in Alert.objects.all()} == {world.shas[14], world.shas[16]}
 
 
-def test_the_page_and_the_mail_name_the_function_that_grew(counting: Counting, client: Client) -> None:
-    counting.factors = {counting.world.shas[9]: 1.03}
-    builders.track(counting.world.repository, emails=["dev@example.org"])
-    counting.until_quiet()
+def test_the_page_and_the_mail_name_the_function_that_grew(more_work: Counting, client: Client) -> None:
     alert = Alert.objects.get()
     (table,) = counts.function_tables(list(alert.change_points.all()))
     message = message_of(alert.events.latest("pk"), "1").named()
@@ -160,14 +191,14 @@ def test_the_page_and_the_mail_name_the_function_that_grew(counting: Counting, c
         assert document["function_tables"] == [asdict(table)]
         assert [one[:28] for one in document["which_moved"]] == ["get-p1: more instructions (+"]
     assert [one.name for one in table.functions] == ["hash"]
-    assert table.growth == pytest.approx(120, abs=5)
+    assert table.growth == pytest.approx(40, abs=5)
     letter = mail.message_of(Outbox.objects.get())
     assert isinstance(letter, EmailMultiAlternatives)
     bodies = (str(letter.body), str(letter.alternatives[0][0]), client.get(f"/alerts/{alert.pk}/").content.decode())
     for body in bodies:
         text = " ".join(body.split())
         assert "Instructions per request by function" in text and "hash" in text
-        assert "more instructions (+3" in text
+        assert "more instructions (+1" in text
 
 
 def test_what_only_strings_that_moved_may_cost_is_said(counting: Counting, client: Client) -> None:
@@ -200,11 +231,9 @@ def test_the_mail_names_the_benchmark_of_each_table_of_functions(counting: Count
         assert f"Instructions per request by function, <strong>{name}</strong>" in html
 
 
-def test_a_time_comes_before_a_count_that_grew_more(counting: Counting) -> None:
-    guilty = counting.world.shas[9]
-    counting.world.factors, counting.factors = {guilty: 1.3}, {guilty: 1.9}
-    builders.track(counting.world.repository, emails=["dev@example.org"])
-    counting.until_quiet()
+def test_a_time_comes_before_a_count_that_grew_more(longer_and_more_work: Counting) -> None:
+    subscribed("dev@example.org")
+    tell_what_was_raised()
     metrics = [cp.series.metric for cp in mail.changes_of(Alert.objects.get())]
     assert metrics[-1] == COUNT and metrics[0] == "server_cpu_ns_per_request"
     assert mail.message_of(Outbox.objects.get()).subject.startswith("[repository] slower +")
@@ -254,28 +283,36 @@ def test_an_unlucky_count_is_refuted_by_counting_again(counting: Counting) -> No
     assert not Alert.objects.exists()
 
 
-def test_an_alert_says_when_the_same_instructions_take_longer(counting: Counting) -> None:
-    counting.world.factors = {counting.world.shas[9]: 1.3}
-    builders.track(counting.world.repository)
-    counting.until_quiet()
+def test_an_alert_says_when_the_same_instructions_take_longer(longer_work: Counting) -> None:
     alert = Alert.objects.get()
     sentences = instructions.sentences_of(instructions.works_of(list(alert.change_points.all())))
     assert len(sentences) >= 1 and all("the same instructions (" in one and "slower" in one for one in sentences)
     assert not any(jobs.is_counted(run) for run in Run.objects.all())
 
 
-@pytest.mark.parametrize(("factor", "doubtful"), [(1.06, True), (1.3, False)])
-def test_an_alert_says_whether_it_holds_over_layouts_or_may_be_one(
-    counting: Counting, factor: float, doubtful: bool, client: Client
-) -> None:
-    counting.world.factors = {counting.world.shas[9]: factor}
+def changes_with_layout_sentences() -> tuple[list[ChangePoint], list[str]]:
+    changes = list(Alert.objects.get().change_points.all())
+    return changes, [one.partition(",")[0] for one in layout_sentences(instructions.works_of(changes))]
+
+
+def test_an_alert_of_a_small_change_says_that_it_may_be_a_layout(counting: Counting, client: Client) -> None:
+    counting.world.factors = {counting.world.shas[9]: 1.06}
     builders.track(counting.world.repository)
     counting.until_quiet()
-    alert = Alert.objects.get()
-    changes = list(alert.change_points.all())
-    sentences = layout_sentences(instructions.works_of(changes))
-    assert [one.partition(",")[0] for one in sentences] == ["May be layout"] * doubtful
+    changes, sentences = changes_with_layout_sentences()
+    assert sentences == ["May be layout"]
+    expect_layouts(changes, client)
 
+
+def test_an_alert_of_a_large_change_holds_over_layouts(longer_work: Counting, client: Client) -> None:
+    changes, sentences = changes_with_layout_sentences()
+    assert sentences == []
+    expect_layouts(changes, client)
+
+
+def expect_layouts(changes: list[ChangePoint], client: Client) -> None:
+    """Expect the number of layouts on every face of the alert, once its pairs were measured in several."""
+    alert = Alert.objects.get()
     paired = Result.objects.filter(attempt__run__base__isnull=False, side=Side.HEAD)
     paired.update(layouts=12)
     (sentence,) = layout_sentences(instructions.works_of(changes))
@@ -348,38 +385,40 @@ def test_half_a_per_cent_more_instructions_by_the_counter_is_confirmed_on_a_stea
     assert (cp.series.metric, cp.commit.sha, cp.ratio) == (HARDWARE, guilty, pytest.approx(1.005, abs=0.001))
 
 
-@pytest.mark.parametrize(
-    ("instructions", "mailed"),
-    [(1.0, {"all@example.org"}), (1.3, {"all@example.org", "source@example.org", "ada@example.org"})],
-)
-def test_a_subscription_can_leave_out_what_takes_longer_with_the_same_instructions(
-    counting: Counting, instructions: float, mailed: set[str]
-) -> None:
-    guilty = counting.world.shas[9]
-    counting.world.factors, counting.factors = {guilty: 1.3}, {guilty: instructions}
-    builders.track(counting.world.repository, pushed=True)
+def mailed_of_three_subscriptions() -> set[str]:
     subscribed("all@example.org")
     subscribed("source@example.org", skip_same_instructions=True)
     subscribed("ada@example.org", skip_same_instructions=True, person={"own_commits": True})  # the author
     Subscriber.objects.filter(email="ada@example.org").update(own_time_only=True)
-    counting.until_quiet()
+    tell_what_was_raised()
     assert Alert.objects.count() == 1
-    assert set(Outbox.objects.values_list("recipient", flat=True)) == mailed
+    return set(Outbox.objects.values_list("recipient", flat=True))
 
 
-@pytest.mark.parametrize(("instructions_by", "wants", "mailed"), [(1.0, False, 0), (1.0, True, 1), (1.3, False, 1)])
-def test_an_author_is_told_of_what_moved_in_time_alone_only_on_request(
-    counting: Counting, instructions_by: float, wants: bool, mailed: int
-) -> None:
-    guilty = counting.world.shas[9]
-    counting.world.factors, counting.factors = {guilty: 1.3}, {guilty: instructions_by}
-    builders.track(counting.world.repository, pushed=True)
-    Subscriber.objects.create(email="ada@example.org", own_time_only=wants)
-    counting.until_quiet()
-    alert = Alert.objects.get()
-    event = message_of(alert.events.get(kind="raised"), "1")
-    assert event.alert.is_time_only == (instructions_by == 1.0)
-    assert Outbox.objects.count() == mailed
+def test_a_subscription_can_leave_out_what_takes_longer_with_the_same_instructions(longer_work: Counting) -> None:
+    assert mailed_of_three_subscriptions() == {"all@example.org"}
+
+
+def test_a_subscription_that_leaves_that_out_tells_of_more_instructions(longer_and_more_work: Counting) -> None:
+    assert mailed_of_three_subscriptions() == {"all@example.org", "source@example.org", "ada@example.org"}
+
+
+def mails_to_author(wants_time_only: bool, is_time_only: bool) -> int:
+    """The number of mails to the author, who wants to be told of what moved in time alone, or does not."""
+    Subscriber.objects.create(email="ada@example.org", own_time_only=wants_time_only)
+    tell_what_was_raised()
+    event = message_of(Alert.objects.get().events.get(kind="raised"), "1")
+    assert event.alert.is_time_only == is_time_only
+    return Outbox.objects.count()
+
+
+@pytest.mark.parametrize("wants", [False, True])
+def test_an_author_is_told_of_what_moved_in_time_alone_only_on_request(longer_work: Counting, wants: bool) -> None:
+    assert mails_to_author(wants, is_time_only=True) == wants
+
+
+def test_an_author_is_told_of_more_instructions(longer_and_more_work: Counting) -> None:
+    assert mails_to_author(wants_time_only=False, is_time_only=False) == 1
 
 
 def test_counts_that_are_missing_are_taken_before_an_alert_is_told(counting: Counting, client: Client) -> None:

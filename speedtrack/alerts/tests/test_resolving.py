@@ -3,7 +3,9 @@
 import re
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from speedtrack.alerts.models import Alert, ChangePoint
@@ -45,6 +47,15 @@ def test_a_later_change_back_fixes_the_alert(slowed: Slowed) -> None:
     event = alert.events.get(kind="fixed")
     assert (event.before, event.after, event.who) == ("confirmed", "fixed", None)
     assert f"{sha[:10]} brought the old level back" in event.note and "fixed on main" in event.note
+
+
+def test_open_alerts_cost_a_round_no_statement_while_nothing_undid_them(slowed: Slowed) -> None:
+    with CaptureQueriesContext(connection) as with_alert:
+        confirm.step()
+    Alert.objects.update(status="expected")
+    with CaptureQueriesContext(connection) as without:
+        confirm.step()
+    assert len(with_alert) == len(without) > 0
 
 
 def test_half_the_way_back_is_no_fix(slowed: Slowed) -> None:

@@ -10,10 +10,20 @@ from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, shares_commit
 from speedtrack.alerts.pairs.brackets import positions_of
 from speedtrack.alerts.triage.muting import mute_of
+from speedtrack.ground.postgres.pgvalues import CompiledQuery
 from speedtrack.projects.models import Branch, Project
 
 Kind = AlertEvent.Kind
 Status = ChangePoint.Status
+
+
+def without_alert() -> QuerySet[ChangePoint]:
+    """The changes that an alert has to be raised for."""
+    by_history = Q(status=Status.HISTORY, series__project__mail_history_verdicts=True)
+    return ChangePoint.objects.filter(Q(status=Status.CONFIRMED) | by_history, alert=None)
+
+
+WITHOUT_ALERT = CompiledQuery(without_alert)
 
 
 def raise_alerts() -> int:
@@ -23,10 +33,8 @@ def raise_alerts() -> int:
     its most important change.
     """
     raised: set[int] = set()
-    by_history = Q(status=Status.HISTORY, series__project__mail_history_verdicts=True)
-    confirmed = ChangePoint.objects.filter(Q(status=Status.CONFIRMED) | by_history, alert=None).order_by("past", "id")
-    changes = list(confirmed.select_related("series__benchmark", "branch__project", "before", "commit"))
-    for cp in sorted(changes, key=lambda cp: not cp.is_slowdown):
+    changes = WITHOUT_ALERT.rows("series__benchmark", "branch__project", "before", "commit")
+    for cp in sorted(changes, key=lambda cp: (not cp.is_slowdown, cp.past, cp.pk)):
         with isolated(cp.series):
             if not still_settling(cp) and (alert := raise_alert(cp, raised)):
                 raised.add(alert.pk)

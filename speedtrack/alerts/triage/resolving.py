@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 
 from speedtrack.alerts.detection.history import why_not_measurable
 from speedtrack.alerts.lines import lines
@@ -33,6 +33,7 @@ from speedtrack.alerts.triage.restorations import NOT_FIXED, restoration_in_word
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import SetMember
+from speedtrack.ground.postgres.pgvalues import CompiledQuery
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Measurement, Run, Series
 
@@ -87,10 +88,10 @@ def resolve_alerts() -> int:
     """
     fixed = 0
     related = ("project", "branch", "before", "commit")
-    for alert in Alert.objects.work().select_related(*related).order_by("id"):
+    for alert in MAYBE_UNDONE.rows(*related):
         with isolated(*series_of(alert)):
             fixed += resolve_alert(alert)
-    for alert in grown_since_fixed().select_related(*related).order_by("id"):
+    for alert in GROWN_SINCE_FIXED.rows(*related):
         with isolated(*series_of(alert)):
             check_fixed(alert)
     return fixed
@@ -237,12 +238,16 @@ def branches_of(cp: ChangePoint) -> list[Branch]:
     return sorted(branches, key=lambda branch: (branch.deleted_at is not None, branch.pk != cp.branch_id))
 
 
+def commits_that_revert(project: int | F, commit: int | F) -> QuerySet[Commit]:
+    """The commits of a project's branches with this commit whose messages say that they revert another one."""
+    here = Position.objects.filter(commit=OuterRef("pk"), branch__positions__commit=commit)
+    return Commit.objects.filter(Exists(here), project=project).exclude(reverts=[])
+
+
 def note_revert(alert: Alert) -> None:
     """Note the first later commit whose message says that it reverts one of the alert's commits."""
     shas = [commit.sha for commit in alert.candidates()] or [alert.commit.sha]
-    here = Position.objects.filter(commit=OuterRef("pk"), branch__positions__commit=alert.commit_id)
-    claims = Commit.objects.filter(Exists(here), project=alert.project_id).exclude(reverts=[])
-    for commit in claims.order_by("committed_at", "id"):
+    for commit in commits_that_revert(alert.project_id, alert.commit_id).order_by("committed_at", "id"):
         if any(sha.startswith(name) for sha in shas for name in commit.reverts):
             names = Branch.objects.filter(positions__commit=commit, deleted_at=None).order_by("name")
             where = ", ".join(names.values_list("name", flat=True)) or "a deleted branch"
@@ -318,6 +323,15 @@ def mark_fixed(alert: Alert, returns: list[Return]) -> bool:
     return True
 
 
+def maybe_undone() -> QuerySet[Alert]:
+    """Open alerts of slowdowns with a series that has a further confirmed change, or with a commit that reverts any."""
+    changes = ChangePoint.objects.filter(status=ChangePoint.Status.CONFIRMED)
+    further = changes.filter(series=OuterRef("series"), ratio__gt=0).exclude(pk=OuterRef("pk"))
+    moved_again = ChangePoint.objects.filter(Exists(further), alert=OuterRef("pk"))
+    has_revert = Exists(commits_that_revert(OuterRef("project"), OuterRef(OuterRef("commit"))))
+    return Alert.objects.work().filter(Q(Exists(moved_again)) | has_revert | ~Q(reverted_by=None))
+
+
 def grown_since_fixed() -> QuerySet[Alert]:
     """Alerts that SpeedTrack has marked as fixed, and that a further change has joined since."""
     fixed = AlertEvent.objects.filter(alert=OuterRef(OuterRef("pk")), after=Alert.Status.FIXED).order_by("-pk")
@@ -326,6 +340,10 @@ def grown_since_fixed() -> QuerySet[Alert]:
     )
     by_itself = Alert.objects.standing().filter(status=Alert.Status.FIXED).exclude(fixed_by=None)
     return by_itself.filter(Exists(grown))
+
+
+MAYBE_UNDONE = CompiledQuery(maybe_undone)
+GROWN_SINCE_FIXED = CompiledQuery(grown_since_fixed)
 
 
 @transaction.atomic

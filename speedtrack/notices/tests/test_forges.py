@@ -1,5 +1,6 @@
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.settling import confirm
-from speedtrack.alerts.tests.conftest import World
+from speedtrack.alerts.tests.conftest import World, make_world
 from speedtrack.alerts.triage import triage
 from speedtrack.ground.secrets.sealed import Secret
 from speedtrack.notices.channels import statuses
@@ -21,14 +22,25 @@ from speedtrack.projects.models import Project
 from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.queue import queue
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 
 CONTEXT = "speedtrack/tiny"
 
 
+@worlds.shared
+def two_branches(settings: Any, directory: Path) -> World:
+    """A world with a second branch ``topic``, whose commits are all measured."""
+    world = make_world(settings, directory)
+    builders.track(world.repository)
+    world.repository.git("branch", "topic")
+    builders.track(world.repository, branch="topic")
+    world.until_quiet()
+    return world
+
+
 @pytest.fixture
-def world(steady: World) -> World:
-    return steady
+def world(two_branches: World) -> World:
+    return two_branches
 
 
 @pytest.fixture(params=["github", "gitlab", "gitea"])
@@ -90,7 +102,9 @@ def test_a_commit_is_pending_until_it_is_measured_and_then_a_success(world: Worl
     assert not statuses.unwatched().exists() and not CommitStatus.objects.due().exists()
 
 
-def test_a_commit_that_is_slower_fails_once_it_is_settled_and_never_flaps(world: World, forge: Forge) -> None:
+def test_a_commit_that_is_slower_fails_once_it_is_settled_until_a_person_decides(
+    world: World, forge: Forge, django_user_model: Any
+) -> None:
     shas = push(world, 8)
     world.factors = {shas[3]: 1.3}
     settle(world)
@@ -105,13 +119,8 @@ def test_a_commit_that_is_slower_fails_once_it_is_settled_and_never_flaps(world:
     assert last["target_url"].endswith(f"/alerts/{alert.pk}/")
     assert re.fullmatch(r"Slower \+\d+\.\d%: get-p1, confirmed", last["description"])
 
-
-def test_a_persons_decision_changes_the_status(world: World, forge: Forge, django_user_model: Any) -> None:
-    shas = push(world, 8)
-    world.factors = {shas[3]: 1.3}
-    settle(world)
     ann = django_user_model.objects.create(username="ann")
-    triage.decide(Alert.objects.get(), triage.Decision("confirmed", "invalid", None, "it was the machine"), ann)
+    triage.decide(alert, triage.Decision("confirmed", "invalid", None, "it was the machine"), ann)
     report()
     assert forge.states(shas[3])[-2:] == [failed(forge), "success"]
 
@@ -177,17 +186,7 @@ def slow_branch(world: World, forge: Forge) -> list[str]:
     return shas
 
 
-@pytest.fixture
-def branches(world: World, forge: Forge) -> None:
-    """The branch ``topic`` is tracked, too."""
-    world.repository.git("branch", "topic")
-    builders.track(world.repository, branch="topic")
-    world.until_quiet()
-
-
-def test_a_pull_request_gets_one_comment_that_is_edited(
-    world: World, forge: Forge, branches: None, django_user_model: Any
-) -> None:
+def test_a_pull_request_gets_one_comment_that_is_edited(world: World, forge: Forge, django_user_model: Any) -> None:
     slow_branch(world, forge)
     alert = Alert.objects.get()
     assert list(forge.comments) == [5]
@@ -199,7 +198,7 @@ def test_a_pull_request_gets_one_comment_that_is_edited(
     assert ["no known slowdown" in text for text in forge.texts()] == [True]
 
 
-def test_a_comment_whose_id_was_lost_is_found_by_its_marker(world: World, forge: Forge, branches: None) -> None:
+def test_a_comment_whose_id_was_lost_is_found_by_its_marker(world: World, forge: Forge) -> None:
     slow_branch(world, forge)
     forge.comments[5] = {n: f"talk {n}" for n in range(70)} | forge.comments.get(5, {})
     for _ in range(2):
@@ -210,7 +209,7 @@ def test_a_comment_whose_id_was_lost_is_found_by_its_marker(world: World, forge:
     assert len([text for text in forge.texts() if "SpeedTrack" in text]) == 1
 
 
-def test_a_comment_that_somebody_deleted_is_made_anew_once(world: World, forge: Forge, branches: None) -> None:
+def test_a_comment_that_somebody_deleted_is_made_anew_once(world: World, forge: Forge) -> None:
     slow_branch(world, forge)
     forge.comments.clear()
     Alert.objects.update(status="confirmed")
