@@ -21,6 +21,7 @@ from speedtrack.benchmarks import storing
 from speedtrack.ground.postgres import databases as product_databases
 from speedtrack.processes import pgcluster, postgresql
 from speedtrack.runs.queue import jobs
+from speedtrack.tests import worlds
 from speedtrack.upkeep.pgprograms import PROGRAMS_OF_DEBIAN
 
 PATIENCE_S = 120
@@ -223,6 +224,18 @@ def empty_database(suffix: str) -> Iterator[str]:
         try:
             yield address_of(name)
         finally:
+            link.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@contextmanager
+def copied_database(suffix: str) -> Iterator[str]:
+    """The address of a copy of the test's database, which is dropped afterwards."""
+    name = f"{connection.settings_dict['NAME']}_{suffix}"
+    worlds.copy_database(name)
+    try:
+        yield address_of(name)
+    finally:
+        with psycopg.connect(address_of("postgres"), autocommit=True) as link:
             link.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
