@@ -26,7 +26,7 @@ from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Measurement, Run
 from speedtrack.runs.queue import queue
 from speedtrack.runs.scheduling.versions import PROTOCOL
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 from speedtrack.tests.clusters import DebianServer, address_of, databases, debian_server, empty_database
 from speedtrack.tests.test_fsck import run_fsck
 from speedtrack.upkeep import backup, pgprograms
@@ -41,10 +41,10 @@ KEY_OF_ANOTHER = "k" * 40
 PAGES = ("/", "/p/kvd/", "/p/kvd.json", "/alerts/", "/alerts.json", "/queue/", "/annotations/", "/machines/kvd-m1.json")
 
 
-@pytest.fixture
-def kept(settings: Any, tmp_path: Path) -> World:
+@worlds.copied
+def kept(settings: Any, directory: Path) -> World:
     """Measured commits with an alert, waiting runs, a secret, a note, and a run under way."""
-    made, _ = slowed(settings, tmp_path)
+    made, _ = slowed(settings, directory)
     made.push(3)
     user = User.objects.create_user("ada")
     Annotation.objects.create(project=made.project, commit=made.commit(1), text="*a note*", author=user)

@@ -394,9 +394,15 @@ def test_odd_parts_of_an_address(clients: tuple[Client, dict[str, str]]) -> None
     client, right = clients
     failed, unprotected = [], []
     for _, route in patterns():
+        methods = {"get", "post"}
         for address, method in itertools.product(addresses(route, right), ("get", "post")):
+            if method not in methods:
+                continue
             answer = getattr(client, method)(address)
-            if (status := read(answer)) >= 500:
+            status = read(answer)
+            if status == 405:
+                methods.discard(method)  # whatever the parts: the first address has right ones
+            if status >= 500:
                 failed.append((method, address, status))
             framed = route.startswith("embed/")  # it is made for frames of other sites
             if lacking := [
@@ -441,7 +447,10 @@ def test_odd_bodies(clients: tuple[Client, dict[str, str]]) -> None:
     for _, route in patterns():
         address = next(addresses(route, right))
         for content_type, body in BODIES:
-            if read(client.generic("POST", address, body, content_type=content_type, headers=headers)) >= 500:
+            status = read(client.generic("POST", address, body, content_type=content_type, headers=headers))
+            if status == 405:
+                break  # nothing reads its body
+            if status >= 500:
                 failed.append((address, content_type, body[:80]))
     assert failed == []
 

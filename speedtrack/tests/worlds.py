@@ -1,12 +1,14 @@
 """pytest plugin: what many tests begin with is made once in a session, and kept in a database of its own.
 
 A test that asks for such a world is connected to a copy of the test database with that world in it. Its own changes are
-rolled back as ever, and files that it changed come back, so the next test finds the world as it was made.
+rolled back as ever, and files that it changed come back, so the next test finds the world as it was made. A test that
+commits gets a copy of its own where the world says so, and otherwise builds the world in the test database.
 """
 
 import contextlib
 import copy
 import fcntl
+import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +27,8 @@ from pytest_django.plugin import DjangoDbBlocker
 
 Build = Callable[[Any, Path], Any]  # of the settings and an empty folder
 BUILDS: dict[str, Build] = {}  # by the name of the fixture that hands it out
+COPIED: set[str] = set()  # those of which each test that commits gets a copy
+COPIES_FROM, IDS_OF_COPY = 1_000_000_000, 100_000  # the ids of a copy's new rows
 
 
 @dataclass
@@ -46,6 +50,7 @@ class StoredWorld:
 
 
 STORED: dict[str, StoredWorld] = {}
+counted_copies = itertools.count()
 MIGRATED = "test_migrated"
 
 
@@ -139,14 +144,27 @@ def make(name: str, folder: Path) -> StoredWorld:
     copy_database(database)
     folder.mkdir()
     with connected_to(database), override_settings():
-        with connection.cursor() as cursor:
-            first_id = 1_000_000 * (1 + len(STORED))
-            cursor.execute("SELECT setval(format('%%I', sequencename), %s) FROM pg_sequences", [first_id])
+        count_ids_from(1_000_000 * (1 + len(STORED)))
         content = BUILDS[name](settings, folder)
         places = {setting: getattr(settings, setting) for setting in ("SUITES", "MIRRORS")}
     stored = StoredWorld(database, folder, content, places)
     shutil.copytree(folder, stored.original, symlinks=True)
     return stored
+
+
+def count_ids_from(first_id: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT setval(format('%%I', sequencename), %s) FROM pg_sequences", [first_id])
+
+
+def copy_of(world: StoredWorld) -> str:
+    """A copy of a world's database for one test, which replaces that of the test before."""
+    name = f"{connection.settings_dict['NAME']}_copy"
+    with connected_to(world.database):
+        copy_database(name)
+    with connected_to(name):
+        count_ids_from(COPIES_FROM + IDS_OF_COPY * next(counted_copies))
+    return name
 
 
 def is_transactional(request: pytest.FixtureRequest) -> bool:
@@ -170,7 +188,8 @@ def world_connection(
     Therefore this plugin is loaded before pytest-django.
     """
     name = next((name for name in BUILDS if name in request.fixturenames), None)
-    if name is None or "stored_world" not in request.fixturenames or is_transactional(request):
+    commits = is_transactional(request)
+    if name is None or "stored_world" not in request.fixturenames or (commits and name not in COPIED):
         yield None
         return
     request.getfixturevalue("django_db_setup")
@@ -178,7 +197,9 @@ def world_connection(
         with django_db_blocker.unblock():
             STORED[name] = make(name, tmp_path_factory.mktemp("worlds") / name)
     stored = STORED[name]
-    with connected_to(stored.database), override_settings(**stored.places):
+    with django_db_blocker.unblock():
+        database = copy_of(stored) if commits else stored.database
+    with connected_to(database), override_settings(**stored.places):
         yield copy.deepcopy(stored.content)
     stored.restore_files()
 
@@ -194,3 +215,9 @@ def shared(build: Build) -> Build:
 
     hand_out.__doc__ = build.__doc__
     return pytest.fixture(name=name)(hand_out)
+
+
+def copied(build: Build) -> Build:
+    """A shared world of which a test that commits gets a copy of its own."""
+    COPIED.add(build.__name__)
+    return shared(build)

@@ -23,7 +23,7 @@ from speedtrack.operations import performing
 from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Run
 from speedtrack.web.tests.test_tries import patch_of
-from speedtrack.web.tests.world import CPU, World, inhabited
+from speedtrack.web.tests.world import CPU, World, peopled  # noqa: F401
 
 LADDER = ["stranger", *Role.values, "operator"]
 
@@ -39,8 +39,8 @@ class Act:
 
 
 @pytest.fixture
-def made(db: None, settings: Any, tmp_path: Any) -> World:
-    return inhabited(settings, tmp_path)
+def made(peopled: World) -> World:  # noqa: F811
+    return peopled
 
 
 def acts(made: World) -> list[Act]:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
@@ -19,6 +19,9 @@ class PlainOutput(OutputWrapper):
 
 class PlainCommand(BaseCommand):
     """A command whose output and errors may contain names of branches and messages of git servers."""
+
+    # Django's checks load all pages, which takes as long as the command; those that start an installation make them.
+    requires_system_checks: tuple[str, ...] | Literal["__all__"] = ()
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         style = self.stderr.style_func

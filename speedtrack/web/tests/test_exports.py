@@ -24,6 +24,7 @@ from speedtrack.accounts.models import Membership, Role, Scope
 from speedtrack.outside import document, taking
 from speedtrack.projects.models import Branch, ChainCommit, Commit, Position, Project
 from speedtrack.runs.models import Attempt, Import, Measurement, Samples
+from speedtrack.tests import worlds
 from speedtrack.web.pages.sharing import exportedpoints
 from speedtrack.web.tests.world import CPU, World, counted, slowed, world
 
@@ -32,9 +33,9 @@ DOCUMENT = Path(settings.BASE_DIR) / "docs" / "sql.md"
 VIEWS = ("export_points", "export_samples", "export_commits", "export_change_points", "export_alerts")
 
 
-@pytest.fixture
-def measured(db: Any, settings: Any, tmp_path: Path) -> World:
-    made = world(settings, tmp_path, commits=6, machines=2)
+@worlds.shared
+def two_machines(settings: Any, directory: Path) -> World:
+    made = world(settings, directory, commits=6, machines=2)
     made.measure()
     return made
 
@@ -45,16 +46,16 @@ def text_of(client: Client, address: str) -> str:
     return response.getvalue().decode()
 
 
-def test_commits_outside_of_the_asked_time_are_not_read(measured: World, client: Client, monkeypatch: Any) -> None:
+def test_commits_outside_of_the_asked_time_are_not_read(two_machines: World, client: Client, monkeypatch: Any) -> None:
     monkeypatch.setattr(exportedpoints, "STRETCH", 1)
-    since = f"{measured.commit(-1).committed_at:%Y-%m-%dT%H:%M:%SZ}"
+    since = f"{two_machines.commit(-1).committed_at:%Y-%m-%dT%H:%M:%SZ}"
     with counted() as sent:
         lines = text_of(client, f"/p/kvd/export.ndjson?since={since}").splitlines()
-    assert {json.loads(line)["commit"] for line in lines} == {measured.shas[-1]}
+    assert {json.loads(line)["commit"] for line in lines} == {two_machines.shas[-1]}
     assert len(sent) <= 8
 
 
-def test_each_form_has_every_point_of_the_branch(measured: World, client: Client, monkeypatch: Any) -> None:
+def test_each_form_has_every_point_of_the_branch(two_machines: World, client: Client, monkeypatch: Any) -> None:
     monkeypatch.setattr(exportedpoints, "STRETCH", 2)
     whole = json.loads(text_of(client, "/p/kvd/export.json?samples=1"))
     lines = [json.loads(line) for line in text_of(client, "/p/kvd/export.ndjson?samples=1").splitlines()]
@@ -78,7 +79,7 @@ def test_each_form_has_every_point_of_the_branch(measured: World, client: Client
 
 @pytest.mark.parametrize("form", ["csv", "json", "ndjson"])
 def test_points_that_are_deleted_while_an_export_is_sent_are_left_out(
-    measured: World, client: Client, monkeypatch: Any, form: str
+    two_machines: World, client: Client, monkeypatch: Any, form: str
 ) -> None:
     deleted: list[int] = []
 
@@ -106,12 +107,12 @@ def test_numbers_are_written_with_all_their_digits(form: exportedpoints.Form) ->
         assert list(exportedpoints.numbers_of(np.array(column), form)) == list(map(repr, column))
 
 
-def test_a_query_chooses_points(measured: World, client: Client) -> None:
+def test_a_query_chooses_points(two_machines: World, client: Client) -> None:
     def found(query: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in text_of(client, f"/p/kvd/export.ndjson?{query}").splitlines()]
 
     every = found("")
-    third = measured.commit(3)
+    third = two_machines.commit(3)
     assert {one["benchmark"] for one in found("benchmark=get-p1")} == {"get-p1"}
     assert {one["metric"] for one in found(f"metric={CPU}")} == {CPU}
     assert {one["machine"] for one in found("machine=kvd-m2")} == {"kvd-m2"}
@@ -136,12 +137,12 @@ def test_a_query_chooses_points(measured: World, client: Client) -> None:
     assert client.get("/p/kvd/export.xml").status_code == client.get("/p/none/export.csv").status_code == 404
 
 
-def test_a_row_says_what_its_values_mean(measured: World, client: Client) -> None:
+def test_a_row_says_what_its_values_mean(two_machines: World, client: Client) -> None:
     """Also of a result that was measured elsewhere, long before it was sent."""
     row = {"benchmark": "sort", "metric": "time", "unit": "s", "better": "lower", "samples": [1.5, 2.5]}
     sent = {"schema": "speedtrack.points/1", "commit": "main", "machine": "ci", "measured_at": "2026-03-01T12:00:00Z"}
     batch = document.batch_of({**sent, "results": [row]})
-    taking.take(measured.project, batch, taking.Sender(Import.Door.COMMAND))
+    taking.take(two_machines.project, batch, taking.Sender(Import.Door.COMMAND))
     Samples.objects.filter(measurement__series__benchmark__name="sort").update(values=[1.5, math.nan])
     found = json.loads(text_of(client, "/p/kvd/export.ndjson?benchmark=sort&samples=1"))
     assert (found["unit"], found["better"], found["samples"]) == ("s", "lower", [1.5, None])
@@ -155,9 +156,9 @@ def test_a_row_says_what_its_values_mean(measured: World, client: Client) -> Non
     assert cells["benchmark_digest"] == found["benchmark_digest"] and cells["measured_at"] == found["measured_at"]
 
 
-def test_rows_are_in_the_order_of_names_and_say_what_is_odd(measured: World, client: Client) -> None:
+def test_rows_are_in_the_order_of_names_and_say_what_is_odd(two_machines: World, client: Client) -> None:
     """A flag, a value that is no number and a time of its own stand in the row of their point, and in no other."""
-    first, second = Measurement.objects.filter(commit=measured.commit(2)).order_by("pk")[:2]
+    first, second = Measurement.objects.filter(commit=two_machines.commit(2)).order_by("pk")[:2]
     Measurement.objects.filter(pk=first.pk).update(flags=["noisy", "cpu"], value=math.nan, high=math.inf)
     Measurement.objects.filter(pk=second.pk).update(value=1e-7)
     lines = [json.loads(line) for line in text_of(client, "/p/kvd/export.ndjson").splitlines()]
@@ -176,7 +177,7 @@ def test_rows_are_in_the_order_of_names_and_say_what_is_odd(measured: World, cli
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "ndjson"])
-def test_an_export_is_compressed_while_it_is_sent(measured: World, client: Client, form: str) -> None:
+def test_an_export_is_compressed_while_it_is_sent(two_machines: World, client: Client, form: str) -> None:
     address = f"/p/kvd/export.{form}"
     answer = client.get(address, headers={"accept-encoding": "gzip"})
     assert answer.headers["Content-Encoding"] == "gzip" and "Content-Length" not in answer.headers
@@ -185,10 +186,10 @@ def test_an_export_is_compressed_while_it_is_sent(measured: World, client: Clien
     assert len(content) < len(text_of(client, address)) / 4
 
 
-def test_a_token_reads_exports_of_a_private_project(measured: World, client: Client) -> None:
+def test_a_token_reads_exports_of_a_private_project(two_machines: World, client: Client) -> None:
     Project.objects.update(is_public=False)
     user = User.objects.create_user("ada")
-    Membership.objects.create(project=measured.project, user=user, role=Role.READER)
+    Membership.objects.create(project=two_machines.project, user=user, role=Role.READER)
     _, token = tokens.issue(user, "ci", [Scope.READ], days=None)
     _, other = tokens.issue(user, "ci", [Scope.RESULTS], days=None)
     for address in ("/p/kvd/export.csv", "/p/kvd/openmetrics"):
@@ -199,14 +200,14 @@ def test_a_token_reads_exports_of_a_private_project(measured: World, client: Cli
             assert client.get(address, headers={"Authorization": wrong}).status_code == status
 
 
-def test_no_cell_is_a_formula_and_no_text_hides_anything(measured: World, client: Client) -> None:
+def test_no_cell_is_a_formula_and_no_text_hides_anything(two_machines: World, client: Client) -> None:
     Commit.objects.update(subject="=cmd|' /C calc'!A0\u202e", author_name="@SUM(1)")
     (row, *_) = csv.DictReader(StringIO(text_of(client, "/p/kvd/export.csv")))
     assert row["subject"].startswith("'=cmd") and row["author"] == "'@SUM(1)" and "\u202e" not in row["subject"]
 
 
-def test_the_newest_value_of_each_series_is_a_gauge(measured: World, client: Client) -> None:
-    newest = measured.commit(5)
+def test_the_newest_value_of_each_series_is_a_gauge(two_machines: World, client: Client) -> None:
+    newest = two_machines.commit(5)
     text = text_of(client, "/p/kvd/openmetrics")
     families = {one.name: one for one in text_string_to_metric_families(text)}
     gauge = families[f"speedtrack_{CPU}"]
@@ -219,20 +220,20 @@ def test_the_newest_value_of_each_series_is_a_gauge(measured: World, client: Cli
 
 
 def test_the_newest_value_is_that_of_the_last_position_whatever_ids_its_commit_has(
-    measured: World, client: Client
+    two_machines: World, client: Client
 ) -> None:
     for commit, number in ((5, 100), (1, 5), (5, 1)):
-        ChainCommit.objects.filter(commit=measured.commit(commit)).update(number=number)
-    assert commits_in(text_of(client, "/p/kvd/openmetrics")) == {measured.commit(1).sha}
+        ChainCommit.objects.filter(commit=two_machines.commit(commit)).update(number=number)
+    assert commits_in(text_of(client, "/p/kvd/openmetrics")) == {two_machines.commit(1).sha}
 
 
-def test_a_commit_of_another_branch_is_no_newest_value(measured: World, client: Client) -> None:
-    ChainCommit.objects.filter(commit=measured.commit(2)).delete()
-    Measurement.objects.filter(commit__in=[measured.commit(number) for number in (3, 4, 5)]).delete()
-    assert commits_in(text_of(client, "/p/kvd/openmetrics")) == {measured.commit(1).sha}
+def test_a_commit_of_another_branch_is_no_newest_value(two_machines: World, client: Client) -> None:
+    ChainCommit.objects.filter(commit=two_machines.commit(2)).delete()
+    Measurement.objects.filter(commit__in=[two_machines.commit(number) for number in (3, 4, 5)]).delete()
+    assert commits_in(text_of(client, "/p/kvd/openmetrics")) == {two_machines.commit(1).sha}
 
 
-def test_names_in_openmetrics_may_have_any_character(measured: World, client: Client) -> None:
+def test_names_in_openmetrics_may_have_any_character(two_machines: World, client: Client) -> None:
     name = 'a"b\\c'
     Project.objects.update(default_branch=name)
     Branch.objects.update(name=name)

@@ -11,7 +11,7 @@ from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import profiling
 from speedtrack.runs.models import Profile, Reason, Run
 from speedtrack.runs.results import results
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 from speedtrack.web.drawing.charts import flame
 from speedtrack.web.drawing.charts.flame import INSTRUCTIONS, Flame, Stacks
 from speedtrack.web.tests.world import World, html_of, slowed
@@ -89,9 +89,9 @@ def test_profiles_without_a_sample_are_an_empty_drawing() -> None:
     assert [frame.name for frame in Flame.of(Stacks("", 1.0), Stacks("", 1.0)).frames] == ["all"]
 
 
-@pytest.fixture
-def profiled(db: None, settings: Any, tmp_path: Path) -> tuple[World, Alert]:
-    made, alert = slowed(settings, tmp_path)
+@worlds.shared
+def profiled(settings: Any, directory: Path) -> tuple[World, Alert]:
+    made, alert = slowed(settings, directory)
     profiling.plan_missing_profiles()
     return made, alert
 

@@ -18,6 +18,7 @@ from speedtrack.benchmarks.models import Benchmark
 from speedtrack.projects.models import Branch, Commit, Tag
 from speedtrack.runs.models import Samples, Series
 from speedtrack.runs.requests import tracking
+from speedtrack.tests import worlds
 from speedtrack.web.drawing.charts.timelines import THEMES, timeline_svg
 from speedtrack.web.pages.timeline import document as timeline_json
 from speedtrack.web.tests.world import CPU, HOSTILE, World, html_of, queries, world
@@ -26,11 +27,11 @@ LINE = f"/p/kvd/timeline/get-p1/{CPU}"
 RPS = "throughput_rps"
 
 
-@pytest.fixture
-def two(db: None, settings: Any, tmp_path: Path) -> World:
+@worlds.shared
+def two(settings: Any, directory: Path) -> World:
     """A project of four commits, with a branch that forks after the second one, and another project."""
-    other = world(settings, tmp_path, name="other")
-    made = world(settings, tmp_path)
+    other = world(settings, directory, name="other")
+    made = world(settings, directory)
     made.machines += other.machines
     made.repository.git("checkout", "--quiet", "-b", "old/8.0", made.shas[1])
     made.shas += [made.repository.commit("On the branch")]

@@ -5,7 +5,7 @@ Everything that others may name in it has the word PLANTED in it. A new address 
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from speedtrack.projects.models import Annotation, Commit, Delivery, Project, Ta
 from speedtrack.runs import tickets
 from speedtrack.runs.models import Alarm, Machine, MachineEvent, PairedComparison, Profile, Run, Status
 from speedtrack.tests import builders, worlds
-from speedtrack.web.requests.permissions import RULES, Need
+from speedtrack.web.requests.permissions import RULES, Need, Rule
 from speedtrack.web.tests.world import CPU, World, slowed, world
 
 PLANTED, SLUG = "quokka", "wombat"  # the slug stands in addresses, and what is said of those repeats it
@@ -232,6 +232,8 @@ def test_what_is_said_of_a_private_project_is_said_of_one_that_is_none(den: Den)
 
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")
+FORMS = ("json", "svg", "csv", "atom", "png", "txt", "x")
+ABSENT_PK = str(10**15)
 VARYING = ("Content-Length", "X-Request-ID", "Date")  # the length is that of the name, which the body shows
 
 
@@ -242,27 +244,38 @@ def answer_to(client: Client, method: str, address: str, hidden: str, header: di
     return answer.status_code, str(headers).replace(hidden, "HIDDEN"), text_of(answer).replace(hidden, "HIDDEN")
 
 
-def telling(den: Den, client: Client, methods: tuple[str, ...], header: dict[str, str]) -> list[str]:
-    """The addresses and methods that answer otherwise for the private project than for one that is none."""
-    absent_pk, found = str(10**15), []
+@dataclass
+class Question:
+    """An address of the private project, and the part of it that is another where the project is none."""
+
+    rule: Rule
+    address: str
+    part: str
+    other: str
+    pk: str
+
+    def differences(self, client: Client, methods: Iterable[str], header: dict[str, str], form: str = "") -> list[str]:
+        """How the answers differ for the private project from those for one that is none."""
+        hidden, found = self.address.rpartition(".")[0] + f".{form}" if form else self.address, []
+        for method in methods:
+            private = answer_to(client, method, hidden, self.part, header)
+            none = answer_to(client, method, hidden.replace(self.part, self.other, 1), self.other, header)
+            private, none = (plain_of(answer, self.pk, ABSENT_PK) for answer in (private, none))
+            if private != none:
+                found.append(f"{method} {hidden} {header}: {private[:2]} is not {none[:2]}")
+        return found
+
+
+def questions(den: Den) -> Iterator[tuple[Question, Sequence[str]]]:
+    """Those of all addresses of the private project, and the other forms that the address has."""
     for name, address, is_private in den.addresses():
         if not is_private:
             continue
-        pk = str(den.parts.get(f"{name} pk", ""))
-        part, other = SLUG, "absent"
+        pk, part, other = str(den.parts.get(f"{name} pk", "")), SLUG, "absent"
         if RULES[name].of:
             part = address[: address.index(f"/{pk}") + len(pk) + 1]
-            other = part.replace(f"/{pk}", f"/{absent_pk}")
-        forms = ("json", "svg", "csv", "atom", "png", "txt", "x") if "form" in address_parts(name) else ("",)
-        for form in forms:
-            hidden = address.rpartition(".")[0] + f".{form}" if form else address
-            for method in methods:
-                one = answer_to(client, method, hidden, part, header)
-                two = answer_to(client, method, hidden.replace(part, other, 1), other, header)
-                one, two = (plain_of(each, pk, absent_pk) for each in (one, two))
-                if one != two:
-                    found.append(f"{method} {hidden} {header}: {one[:2]} is not {two[:2]}")
-    return found
+            other = part.replace(f"/{pk}", f"/{ABSENT_PK}")
+        yield Question(RULES[name], address, part, other, pk), FORMS if "form" in address_parts(name) else ()
 
 
 def plain_of(answer: tuple[Any, ...], pk: str, absent: str) -> tuple[Any, ...]:
@@ -276,15 +289,25 @@ def address_parts(name: str) -> list[str]:
 
 
 def test_no_method_format_or_token_tells_a_private_project_from_none(den: Den) -> None:
-    """What comes before the check of sight tells: the method, the format, a token, or the header itself."""
-    eve = den.client("eve")
-    faults = telling(den, Client(), METHODS, {}) + telling(den, eve, METHODS, {})
-    faults += telling(den, Client(enforce_csrf_checks=True), ("POST",), {})
+    """What comes before the check of sight tells: the method, the format, a token, or the header itself.
+
+    Each address sees each method, form and header, and where tokens count each header by each method.
+    """
+    visitor, careful, eve = Client(), Client(enforce_csrf_checks=True), den.client("eve")
     den.client("rita", Role.READER)
     _, strange = tokens.issue(User.objects.get(username="eve"), "ci", tuple(Scope), days=None)
     _, unscoped = tokens.issue(User.objects.get(username="rita"), "ci", [Scope.RESULTS], days=None)
-    for header in ("Basic eDp5", "Bearer wrong", "Nonsense", "", f"Bearer {strange}", f"Bearer {unscoped}"):
-        faults += telling(den, Client(), ("GET", "POST", "OPTIONS"), {"Authorization": header})
+    headers = ("Basic eDp5", "Bearer wrong", "Nonsense", "", f"Bearer {strange}", f"Bearer {unscoped}")
+    faults, kinds = [], ("GET", "POST", "OPTIONS")
+    for place, (question, forms) in enumerate(questions(den)):
+        faults += question.differences(eve, METHODS, {})
+        faults += question.differences(visitor, (*kinds, "BREW"), {})
+        faults += question.differences(careful, ("POST",), {})
+        for form in forms:
+            faults += question.differences(eve, ("GET",), {}, form) + question.differences(visitor, ("GET",), {}, form)
+        for number, header in enumerate(headers):
+            methods = kinds if question.rule.takes_tokens else kinds[(place + number) % 3 :][:1]
+            faults += question.differences(visitor, methods, {"Authorization": header})
     assert not faults, "\n".join(faults)
 
 

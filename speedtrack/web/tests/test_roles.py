@@ -20,7 +20,7 @@ from speedtrack.notices.models import Channel
 from speedtrack.projects.models import Annotation, Project
 from speedtrack.runs.models import Machine, Run
 from speedtrack.web.requests.permissions import RULES, Need
-from speedtrack.web.tests.world import CPU, World, html_of, inhabited
+from speedtrack.web.tests.world import CPU, World, html_of, peopled  # noqa: F401
 
 TRIAGER, MAINTAINER, OWNER, OPERATOR = Role.TRIAGER, Role.MAINTAINER, Role.OWNER, Need.OPERATOR
 #: What each change needs, written down a second time: whoever adds an address decides twice.
@@ -40,8 +40,8 @@ LOWEST = {Need.PERSON: "stranger", OPERATOR: "operator"}
 
 
 @pytest.fixture
-def made(db: None, settings: Any, tmp_path: Any) -> World:
-    return inhabited(settings, tmp_path)
+def made(peopled: World) -> World:  # noqa: F811
+    return peopled
 
 
 def client_of(name: str) -> Client:

@@ -2,6 +2,8 @@
 
 import random
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -11,17 +13,17 @@ from speedtrack.alerts.lines import sensitivity
 from speedtrack.alerts.lines.effects import EffectsOfProjects
 from speedtrack.alerts.models import Alert, NoiseFloor
 from speedtrack.runs.models import Run, Series, Trial
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 from speedtrack.web.pages.alerting import sensitivity as sensitivity_page
 from speedtrack.web.templatetags.show import with_code
-from speedtrack.web.tests.world import CPU, World, html_of, queries
+from speedtrack.web.tests.world import CPU, World, html_of, measured, queries
 
 PAGE = "/p/kvd/sensitivity/"
 LINE = f"/p/kvd/timeline/get-p1/{CPU}"
 
 
-@pytest.fixture
-def noisy(kvd: World) -> World:
+@worlds.shared
+def scattered_runs(settings: Any, directory: Path) -> World:
     """Thirty commits; get-p1 is quiet, and the runs of set-p1 differ by a tenth."""
     rng = random.Random(3)
     level: dict[tuple[str, str], float] = {}
@@ -30,13 +32,14 @@ def noisy(kvd: World) -> World:
         spread = 0.1 if benchmark == "set-p1" else 0.004
         return level.setdefault((sha, benchmark), 5000 * rng.gauss(1, spread)) * rng.gauss(1, 0.004)
 
-    kvd.push(30)
-    builders.work(kvd.machines[0], speed)
+    made = measured(settings, directory)
+    made.push(30)
+    builders.work(made.machines[0], speed)
     detection.detect()
-    return kvd
+    return made
 
 
-def test_the_noisy_ones_are_named_with_reason_and_remedy(client: Client, noisy: World) -> None:
+def test_the_noisy_ones_are_named_with_reason_and_remedy(client: Client, scattered_runs: World) -> None:
     Trial.objects.filter(result__benchmark__name="set-p1", number__lt=2).update(flags=["steal"])
     sensitivity.judge(Series.objects.all(), EffectsOfProjects())
     page = html_of(client.get(PAGE))
@@ -48,12 +51,12 @@ def test_the_noisy_ones_are_named_with_reason_and_remedy(client: Client, noisy: 
     assert re.search(r"The sharpest, .*?: <strong>[0-9.]+%</strong> would be seen within \d commits? because \w+", page)
 
 
-def test_the_series_are_sorted_by_what_they_show(client: Client, noisy: World) -> None:
+def test_the_series_are_sorted_by_what_they_show(client: Client, scattered_runs: World) -> None:
     shown = [one["smallest"] or 0 for one in client.get("/p/kvd/sensitivity.json").json()["series"]]
     assert shown == sorted(shown, reverse=True) and shown[-1] > 0
 
 
-def test_many_series_have_several_pages(client: Client, noisy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_series_have_several_pages(client: Client, scattered_runs: World, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = html_of(client.get(PAGE))
     rows = re.findall(r'<th scope="row">.*?</tr>', whole, re.DOTALL)
     monkeypatch.setattr(sensitivity_page, "SHOWN", 1)
@@ -65,7 +68,7 @@ def test_many_series_have_several_pages(client: Client, noisy: World, monkeypatc
     assert html_of(client.get(f"{PAGE}?page=999")) == pages[0]
 
 
-def test_the_same_as_json(client: Client, noisy: World) -> None:
+def test_the_same_as_json(client: Client, scattered_runs: World) -> None:
     found = client.get("/p/kvd/sensitivity.json").json()
     table = b"".join(client.get("/p/kvd/sensitivity.csv")).decode().splitlines()
     assert len(table) - 1 == len(found["series"])
@@ -78,7 +81,7 @@ def test_the_same_as_json(client: Client, noisy: World) -> None:
 
 
 def test_a_series_shows_its_noise_what_it_sees_and_how_often_equal_programs_differed(
-    client: Client, noisy: World
+    client: Client, scattered_runs: World
 ) -> None:
     series = Series.objects.get(benchmark__name="get-p1", metric=CPU)
     for run, low in zip(Run.objects.all()[:4], (0.99, 0.98, 1.01, 0.97), strict=True):

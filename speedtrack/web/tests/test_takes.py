@@ -2,6 +2,8 @@
 
 import random
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -13,8 +15,8 @@ from speedtrack.alerts.detection import detection
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.reports.evidence import two_digits
 from speedtrack.runs.models import Measurement
-from speedtrack.tests import builders
-from speedtrack.web.tests.world import CPU, World, html_of, queries
+from speedtrack.tests import builders, worlds
+from speedtrack.web.tests.world import CPU, World, html_of, measured, queries
 
 TRIALS, RUNS = f"/p/kvd/timeline/get-p1/{CPU}/takes", f"/p/kvd/timeline/set-p1/{CPU}/takes"
 
@@ -34,18 +36,18 @@ def scattered(made: World) -> World:
     return made
 
 
-@pytest.fixture
-def noisy(kvd: World) -> World:
-    return scattered(kvd)
+@worlds.shared
+def scattered_trials(settings: Any, directory: Path) -> World:
+    return scattered(measured(settings, directory))
 
 
 @pytest.fixture
-def operator(client: Client, noisy: World) -> Client:
+def operator(client: Client, scattered_trials: World) -> Client:
     client.force_login(User.objects.create_superuser("ada"))
     return client
 
 
-def test_trials_average_their_own_noise_away_and_that_of_runs_not(client: Client, noisy: World) -> None:
+def test_trials_average_their_own_noise_away_and_that_of_runs_not(client: Client, scattered_trials: World) -> None:
     document = client.get(f"{TRIALS}.json").json()
     assert (document["schema"], document["trials"], document["suite_trials"]) == ("speedtrack.takes/1", 5, 5)
     counts = [take["trials"] for take in document["takes"]]
@@ -66,7 +68,7 @@ def test_trials_average_their_own_noise_away_and_that_of_runs_not(client: Client
     )
 
 
-def test_the_cost_is_that_of_the_trials_that_the_machine_took(client: Client, noisy: World) -> None:
+def test_the_cost_is_that_of_the_trials_that_the_machine_took(client: Client, scattered_trials: World) -> None:
     """All benchmarks of the suite get the trials: each has five now, so more of them take so much longer."""
     document = client.get(f"{TRIALS}.json").json()
     for take in document["takes"]:
@@ -75,7 +77,7 @@ def test_the_cost_is_that_of_the_trials_that_the_machine_took(client: Client, no
     assert len(per_trial) == 1 and per_trial.pop() > 0
 
 
-def test_one_press_puts_the_trials_into_the_suite(operator: Client, noisy: World) -> None:
+def test_one_press_puts_the_trials_into_the_suite(operator: Client, scattered_trials: World) -> None:
     page = html_of(operator.get(f"{TRIALS}/?machine=kvd-m1"))
     shown = re.search(r'<li data-see="[0-9.]+" data-words="[0-9.]+%"> <p>(.*?)</p>', page)
     assert shown and "trials instead of 5" in shown[1]
@@ -93,17 +95,17 @@ def test_one_press_puts_the_trials_into_the_suite(operator: Client, noisy: World
     assert "has changed this suite meanwhile" in stale and load_suite("tiny").trials == int(pressed["trials"])
 
 
-def test_the_next_commits_have_the_trials_and_their_line_goes_on(operator: Client, noisy: World) -> None:
+def test_the_next_commits_have_the_trials_and_their_line_goes_on(operator: Client, scattered_trials: World) -> None:
     operator.post(f"{TRIALS}/", {"trials": "12"})
-    (sha,) = noisy.push(1)
-    noisy.measure()
+    (sha,) = scattered_trials.push(1)
+    scattered_trials.measure()
     points = Measurement.objects.filter(series__metric=CPU, series__benchmark__name="get-p1")
     assert points.get(commit__sha=sha).n == 12
     assert points.values("series").distinct().count() == 1
 
 
 @pytest.mark.parametrize("trials", ["", "4", "1001", "x", "5"])
-def test_other_numbers_are_refused(operator: Client, noisy: World, trials: str) -> None:
+def test_other_numbers_are_refused(operator: Client, scattered_trials: World, trials: str) -> None:
     assert "Not saved" in html_of(operator.post(f"{TRIALS}/", {"trials": trials}, follow=True))
     assert load_suite("tiny").trials == 5
 
@@ -125,7 +127,7 @@ def test_programs_set_them_too_or_try(client: Client, kvd: World) -> None:
     assert put("none", trials=20)[0] == 404
 
 
-def test_the_address_chooses_the_change(client: Client, noisy: World) -> None:
+def test_the_address_chooses_the_change(client: Client, scattered_trials: World) -> None:
     for see in ("6", "6.2", "nan", "", "x", "-1e9"):
         page = html_of(client.get(f"{TRIALS}/?machine=kvd-m1&see={see}"))
         assert page.count("<li data-see") - page.count("hidden> <p>") == 1
@@ -140,7 +142,7 @@ def test_a_line_whose_noise_is_not_known_says_so(client: Client, kvd: World) -> 
     assert client.get(f"/p/kvd/timeline/none/{CPU}/takes/").status_code == 404
 
 
-def test_pages_that_say_what_is_seen_lead_here(client: Client, noisy: World) -> None:
+def test_pages_that_say_what_is_seen_lead_here(client: Client, scattered_trials: World) -> None:
     for page in ("/p/kvd/sensitivity/", f"/p/kvd/timeline/get-p1/{CPU}"):
         assert f'href="{TRIALS}/?machine=kvd-m1"' in html_of(client.get(page))
     assert queries(client, f"{TRIALS}/") <= 20

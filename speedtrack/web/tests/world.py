@@ -135,6 +135,12 @@ def slow(settings: Any, directory: Path) -> tuple[World, Alert]:
     return slowed(settings, directory)
 
 
+@worlds.shared
+def peopled(settings: Any, directory: Path) -> World:
+    """The world of ``inhabited``."""
+    return inhabited(settings, directory)
+
+
 @contextmanager
 def counted() -> Iterator[CaptureQueriesContext]:
     with CaptureQueriesContext(connection) as context:

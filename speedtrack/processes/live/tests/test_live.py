@@ -68,11 +68,19 @@ def environment() -> dict[str, str]:
     }
 
 
-@pytest.fixture
-def live(transactional_db: None) -> Iterator[Live]:
+@pytest.fixture(scope="module")
+def served(django_db_setup: None) -> Iterator[Live]:
     made = Live(free_port()).start()
     yield made
     made.kill()
+
+
+@pytest.fixture
+def live(transactional_db: None, served: Live) -> Live:
+    """The process that the tests of this file share, started again if a test has ended it."""
+    if served.process is None or served.process.poll() is not None:
+        served.start()
+    return served
 
 
 @pytest.fixture

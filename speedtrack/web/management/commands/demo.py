@@ -13,6 +13,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
+    requires_system_checks = "__all__"  # at the start of an installation
     help = "Track the sample server, push its history, measure every commit, and show the alert; then keep serving."
 
     def handle(self, *args: Any, **options: Any) -> None:

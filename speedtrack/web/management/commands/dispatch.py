@@ -10,7 +10,6 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
-    requires_system_checks = ()  # they load all pages, which stay in memory
     help = "Notify workers and runners while there is work for them. Stop it with SIGTERM or Ctrl-C."
 
     def handle(self, *args: Any, **options: Any) -> None:

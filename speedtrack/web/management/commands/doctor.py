@@ -13,6 +13,7 @@ MARKS = {"good": "ok  ", "note": "note", "bad": "BAD "}
 
 
 class Command(PlainCommand):
+    requires_system_checks = "__all__"  # they belong to what it examines
     help = "Check this installation, and its runner if this host has one, and print the remedies."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

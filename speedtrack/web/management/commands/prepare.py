@@ -10,6 +10,7 @@ LINK = "owner-link"
 
 
 class Command(PlainCommand):
+    requires_system_checks = "__all__"  # at the start of an installation
     help = "Apply the migrations of this release, and print the owner's link while nobody operates this installation."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -12,6 +12,7 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
+    requires_system_checks = "__all__"  # at the start of an installation
     help = "Start web server, dispatcher, workers and runner on this machine, until Ctrl-C."
 
     def handle(self, *args: Any, **options: Any) -> None:

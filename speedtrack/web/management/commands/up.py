@@ -9,7 +9,6 @@ from speedtrack.web.management.plaincommand import PlainCommand
 
 
 class Command(PlainCommand):
-    requires_system_checks = ()  # `prepare` makes them
     help = (
         "Start web server, streams, dispatcher and workers, and start again whatever ends, until Ctrl-C. PostgreSQL "
         "and Valkey run embedded unless DATABASE_URL and BROKER_URL name others."
