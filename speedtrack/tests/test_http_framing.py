@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from speedtrack.http import webserver
-from speedtrack.processes.live.tests.test_live import Live, live  # noqa: F401 - a fixture
+from speedtrack.processes.live.tests.test_live import Live, live, served  # noqa: F401 - fixtures
 from speedtrack.projects.models import Annotation
 from speedtrack.runs.models import Run
 from speedtrack.tests.installation import server_environment
