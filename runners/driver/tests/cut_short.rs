@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Manner, Server, heed, written};
+use crate::support::{Manner, Server, ended_by, heed, written};
 
 const SIGINT: libc::c_int = libc::SIGINT;
 const SIGTERM: libc::c_int = libc::SIGTERM;
@@ -22,9 +22,7 @@ fn interrupted(server: &Server, words: &str, signal: libc::c_int, requests: u64)
         assert!(Instant::now() < deadline, "the driver does not begin");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // SAFETY: the process is our child and not yet waited for.
-    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
-    child.wait_with_output().unwrap()
+    ended_by(signal, child)
 }
 
 fn texts(output: Output) -> (Option<i32>, String, String) {

@@ -63,7 +63,7 @@ fn lost_idle_connections_end_the_run_or_are_counted() {
     let redis = Redis::start(&[]);
     for allowed in [false, true] {
         let mut driver = Command::new(OURS);
-        driver.args(["run", "-p", &redis.port, "--json", "--mode", "idle", "-c", "20", "--duration", "4"]);
+        driver.args(["run", "-p", &redis.port, "--json", "--mode", "idle", "-c", "20", "--duration", "15"]);
         driver.args(allowed.then_some("--allow-errors"));
         let driver = driver.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(100);

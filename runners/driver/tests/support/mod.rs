@@ -17,7 +17,7 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -33,6 +33,13 @@ pub fn heed(command: &mut Command, signal: libc::c_int) {
     };
     // SAFETY: it calls nothing but signal().
     unsafe { command.pre_exec(heed) };
+}
+
+/// What comes of the program after `signal`.
+pub fn ended_by(signal: libc::c_int, child: Child) -> Output {
+    // SAFETY: the process is our child and not yet waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+    child.wait_with_output().unwrap()
 }
 
 /// How the server answers commands other than AUTH and INFO.
