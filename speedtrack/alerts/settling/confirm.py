@@ -279,21 +279,26 @@ def narrow_confirmed() -> None:
     """Bring every confirmed change nearer to its commit: read the finished pairs, then plan those of the next commit.
 
     Among change points whose ranges overlap on one machine the clearest leads: it chooses the commit to measure next,
-    and the others read the same pairs.
+    and the others read the same pairs. One that comes while these are measured waits, as they may name its commit.
     """
     narrowing: list[ChangePoint] = []
+    under_way: list[ChangePoint] = []
     needed: dict[int, int] = {}
     for cp in SETTLING_CHANGES.rows(*RELATED):
         with isolated(cp.series):
-            if cp.kind == ChangePoint.Kind.STEP and is_narrowing(cp) and not is_being_measured(cp):
-                if verdicts.waits_for_pairs_of_another(cp):
-                    continue
+            if cp.kind != ChangePoint.Kind.STEP or not is_narrowing(cp):
+                continue
+            if is_being_measured(cp):
+                under_way.append(cp)
+            else:
+                verdicts.read_pairs_of_others(cp)
                 read_sides(cp)
                 needed[cp.pk] = verdicts.pairs_to_place(cp)
                 narrowing.append(cp)
     led: set[int] = set()
     for leader in sorted(narrowing, key=lambda cp: (needed[cp.pk], cp.pk)):
-        if leader.pk not in led and leader.status == Status.SETTLING:
+        waits = leader.pk in led or any(follows(leader, cp) for cp in under_way)
+        if not waits and leader.status == Status.SETTLING:
             followers = [cp for cp in narrowing if cp.pk not in led and cp != leader and follows(cp, leader)]
             led.update(cp.pk for cp in (leader, *followers))
             with isolated(*[cp.series for cp in (leader, *followers)]):
@@ -346,7 +351,7 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
     pairs = max(verdicts.pairs_to_place(leader), verdicts.trials_spent(leader, *ends))
     alike = [cp for cp in group if cp.metric.counted == leader.metric.counted]
     run = plan_pairs(pairing.question_of(alike, *ends, Reason.BISECT, pairs))
-    for cp in group:
+    for cp in alike:
         cp.runs.add(run)
 
 

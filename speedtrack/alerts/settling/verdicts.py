@@ -182,13 +182,9 @@ def flags_of(run: Run, cp: ChangePoint) -> str:
     return ", ".join(shares) or "their samples are no longer stored"
 
 
-def waits_for_pairs_of_another(cp: ChangePoint) -> bool:
-    """Let the pairs that narrow another change tell about this one. Return whether some are still to be measured."""
-    runs = [run for run in brackets.paired_runs_within(cp) if jobs.is_counted(run) == cp.metric.counted]
-    if not all(run.done for run in runs):
-        return True
-    cp.runs.add(*(run for run in runs if may_tell(run, cp)))
-    return False
+def read_pairs_of_others(cp: ChangePoint) -> None:
+    """Let the pairs that narrow another change tell about this one, too."""
+    cp.runs.add(*(run for run in brackets.paired_runs_within(cp) if run.done and may_tell(run, cp)))
 
 
 def read_side(cp: ChangePoint) -> Verdict | None:

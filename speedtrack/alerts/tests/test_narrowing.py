@@ -11,6 +11,7 @@ from speedtrack.notices.sending import send_due
 from speedtrack.runs.models import Reason, Run, Series
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests import byhand
+from speedtrack.runs.scheduling.order import PRIORITY
 from speedtrack.tests import builders
 
 from .conftest import World, failure, finish, paired_runs
@@ -52,6 +53,32 @@ def test_pairs_that_narrow_another_metric_of_the_benchmark_are_not_measured_agai
     changes = ChangePoint.objects.filter(status=Status.CONFIRMED, series__benchmark__name="get-p1")
     places = {cp.series.metric: cp.commit.sha for cp in changes.select_related("series", "commit")}
     assert places == {HEADLINE: world.shas[6], "throughput_rps": world.shas[6]}
+    bisected = [(base, commit) for reason, base, commit in paired_runs() if reason == Reason.BISECT]
+    assert len(bisected) == len(set(bisected)) <= 4
+
+
+def test_a_change_that_comes_while_another_is_narrowed_has_no_commit_measured_by_itself(world: World) -> None:
+    track_ends(world)
+    late = ChangePoint.objects.filter(series__benchmark__name="set-p1", status=Status.SUSPECTED)
+
+    def speed(sha: str, benchmark: str, trial: int) -> float:
+        return world.speed(sha, world.only, trial)
+
+    for _ in range(2):
+        builders.work(world.machine, speed)
+        detection.detect()
+        late.delete()
+        confirm.step()
+    Series.objects.update(undetected_since="2026-01-01T00:00Z")
+    detection.detect()
+    confirm.step()
+    Run.objects.filter(reason=Reason.CONFIRM, status="queued").update(priority=PRIORITY["manual"])
+    (run,) = builders.work(world.machine, speed, until=1)
+    assert (run.reason, run.benchmark_set.names) == (Reason.CONFIRM, ["set-p1"])
+    confirm.step()  # while the first half of the range waits for get-p1
+    world.until_quiet(speed)
+    named = ChangePoint.objects.filter(status=Status.CONFIRMED, commit__sha=world.shas[6])
+    assert {cp.benchmark_name for cp in named} == {"get-p1", "set-p1"}
     bisected = [(base, commit) for reason, base, commit in paired_runs() if reason == Reason.BISECT]
     assert len(bisected) == len(set(bisected)) <= 4
 
