@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db import connection
 from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.ground.postgres.pgvalues import all_rows
 from speedtrack.judging.verdicts import SETTLED
 from speedtrack.projects import positions as position_sql
 from speedtrack.projects.models import Branch, Commit, Position
@@ -57,11 +57,7 @@ class GroupedPoint(NamedTuple):
 # change points read.
 NEWEST = f"""
     SELECT b.id, cp.id, cp.status, cp.ratio, s.metric, cp.alert_id, cp.before_id, cp.commit_id, found.number,
-           cp.reference,
-           (SELECT l.number - f.number
-              FROM projects_position l JOIN projects_position f ON f.branch_id = l.branch_id
-             WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id AND f.commit_id = cp.before_id),
-           (SELECT extract(epoch FROM committed_at)::float8 FROM projects_commit WHERE id = cp.commit_id)
+           cp.reference, cause.width, moment.seconds
       FROM unnest(%(branches)s::bigint[]) AS b (id)
 CROSS JOIN LATERAL (SELECT {position_sql.head("b.id")} AS head OFFSET 0) branch
 CROSS JOIN LATERAL (
@@ -88,6 +84,13 @@ CROSS JOIN LATERAL (
        ORDER BY p.block DESC, p.number DESC, c.id DESC LIMIT %(most)s)) found
 CROSS JOIN LATERAL (SELECT * FROM alerts_changepoint WHERE id = found.id OFFSET 0) cp
 CROSS JOIN LATERAL (SELECT metric FROM runs_series WHERE id = cp.series_id OFFSET 0) s
+CROSS JOIN LATERAL (
+        SELECT (SELECT l.number - f.number
+                  FROM projects_position l JOIN projects_position f ON f.branch_id = l.branch_id
+                 WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id AND f.commit_id = cp.before_id
+               ) AS width OFFSET 0) cause
+CROSS JOIN LATERAL (SELECT extract(epoch FROM committed_at)::float8 AS seconds FROM projects_commit
+                     WHERE id = cp.commit_id OFFSET 0) moment
   ORDER BY found.number DESC, cp.id DESC
 """  # noqa: S608 - constants
 
@@ -235,16 +238,14 @@ def newest_causes(branches: Iterable[int]) -> NewestCauses:
         "reach": REACH,
         "most": MOST_POINTS,
         "few": FEW,
-        "visible": list(VISIBLE),
+        "visible": list(map(str, VISIBLE)),
     }
     points: dict[int, list[GroupedPoint]] = defaultdict(list)
     committed_at: dict[int, float] = {}
-    with connection.cursor() as cursor:
-        cursor.execute(NEWEST, parameters)
-        for branch, *columns, at in cursor:
-            point = GroupedPoint._make(columns)
-            points[branch].append(point)
-            committed_at[point.commit_id] = at
+    for branch, *columns, at in all_rows(NEWEST, parameters):
+        point = GroupedPoint._make(columns)
+        points[branch].append(point)
+        committed_at[point.commit_id] = at
     return NewestCauses({branch: by_cause(own) for branch, own in points.items()}, committed_at)
 
 
