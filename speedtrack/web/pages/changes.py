@@ -9,7 +9,8 @@ from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.ground.postgres.pgvalues import all_rows
+from speedtrack.ground.postgres.pgvalues import all_rows, apart
+from speedtrack.ground.postgres.plainrows import among, plain_rows
 from speedtrack.judging.verdicts import SETTLED
 from speedtrack.projects import positions as position_sql
 from speedtrack.projects.models import Branch, Commit, Position
@@ -103,6 +104,8 @@ LISTED = (
     *("branch__project__name", "branch__project__default_branch", "before__sha", "commit__sha", "commit__subject"),
     *("commit__author_name", "commit__committed_at"),
 )
+
+LISTED_WITH = {column.partition("__")[0] for column in LISTED if "__" in column}
 
 #: The columns of ``GroupedPoint``, of ``change_points``.
 GROUPED = (
@@ -261,7 +264,9 @@ def groups_of_rows(points: QuerySet[ChangePoint], keep: Callable[[GroupedPoint],
 def listed_points(groups: Iterable[list[GroupedPoint]]) -> dict[int, ChangePoint]:
     """By id: the change points of these groups that lists show, with LISTED alone."""
     pks = {point.pk for group in groups for point in (group[0], narrowest_of(group))}
-    return change_points().only(*LISTED).in_bulk(pks) if pks else {}
+    with apart():
+        rows = plain_rows(ChangePoint.objects.filter(among("pk", pks)), LISTED, LISTED_WITH) if pks else []
+    return {row.pk: row for row in rows}
 
 
 def groups_of(points: Iterable[ChangePoint]) -> list[ChangeGroup]:
