@@ -19,35 +19,33 @@ WINDOW = 60  # commits of the default branch that a trend shows
 # machine that measured the most, its series of a metric, and the clean points that these measured of those commits. A
 # machine without a runner has the metric that most of its series have. The path is sorted where it is used.
 HEADLINES = sql(f"""
-      WITH path AS MATERIALIZED (
-        SELECT b.project_id, b.id AS branch_id, p.number, p.commit_id
+      WITH branch AS MATERIALIZED (
+        SELECT b.project_id, b.id, max(p.number) AS head, array_agg(p.number ORDER BY p.number) AS numbers,
+               array_agg(p.commit_id ORDER BY p.number) AS commits
           FROM projects_branch b
     CROSS JOIN LATERAL ({positions.newest("b.id", str(WINDOW))}) p
-         WHERE b.id = ANY(%(branches)s::bigint[])),
+         WHERE b.id = ANY(%(branches)s::bigint[])
+      GROUP BY b.project_id, b.id),
     coverage AS MATERIALIZED (
-        SELECT path.branch_id, r.machine_id, machine.name, machine.outside, count(*) AS commits,
-               max(path.number) AS newest
-          FROM path
+        SELECT branch.id AS branch_id, r.machine_id, count(*) AS commits,
+               max(array_position(branch.commits, r.commit_id)) AS newest
+          FROM branch
     CROSS JOIN LATERAL (
-                SELECT machine_id FROM runs_run
-                 WHERE commit_id = path.commit_id AND base_id IS NULL AND canary_id IS NULL AND status = 'succeeded'
-                OFFSET 0) r
-          JOIN runs_machine machine ON machine.id = r.machine_id
-      GROUP BY path.branch_id, r.machine_id, machine.name, machine.outside),
-    branch AS MATERIALIZED (
-        SELECT project_id, branch_id, max(number) AS head, array_agg(number) AS numbers, array_agg(commit_id) AS commits
-          FROM path GROUP BY project_id, branch_id)
-    SELECT branch.branch_id, branch.head, newest.number, c.sha, c.subject, c.committed_at, best.name, headline.metric,
-           own.names,
-           array_send(branch.numbers::bigint[]), array_send(branch.commits::bigint[]), array_send(own.ids), found.*
+                SELECT machine_id, commit_id FROM runs_run
+                 WHERE commit_id = ANY (branch.commits) AND base_id IS NULL AND canary_id IS NULL
+                   AND status = 'succeeded' OFFSET 0) r
+      GROUP BY branch.id, r.machine_id)
+    SELECT branch.id, branch.head, branch.numbers[newest.place], c.sha, c.subject, c.committed_at, best.name,
+           headline.metric, own.names, array_send(branch.numbers::bigint[]), array_send(branch.commits::bigint[]),
+           array_send(own.ids), found.*
       FROM branch
-      JOIN (SELECT DISTINCT ON (branch_id) * FROM coverage
-          ORDER BY branch_id, commits DESC, name COLLATE "C") best ON best.branch_id = branch.branch_id
-      JOIN (SELECT branch_id, max(newest) AS number FROM coverage
-          GROUP BY branch_id) newest ON newest.branch_id = branch.branch_id
+      JOIN (SELECT DISTINCT ON (branch_id) coverage.*, name, outside
+              FROM coverage JOIN runs_machine machine ON machine.id = machine_id
+          ORDER BY branch_id, commits DESC, name COLLATE "C") best ON best.branch_id = branch.id
+      JOIN (SELECT branch_id, max(newest) AS place FROM coverage
+          GROUP BY branch_id) newest ON newest.branch_id = branch.id
 CROSS JOIN LATERAL (
-        SELECT sha, subject, committed_at FROM projects_commit
-         WHERE id = branch.commits[array_position(branch.numbers, newest.number)] OFFSET 0) c
+        SELECT sha, subject, committed_at FROM projects_commit WHERE id = branch.commits[newest.place] OFFSET 0) c
 CROSS JOIN LATERAL (
         SELECT CASE WHEN best.outside
                THEN (SELECT s.metric FROM runs_series s
@@ -57,7 +55,8 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
         SELECT array_agg(benchmark.name::text ORDER BY s.id) AS names, array_agg(s.id::bigint ORDER BY s.id) AS ids
           FROM runs_series s
-          JOIN benchmarks_benchmark benchmark ON benchmark.id = s.benchmark_id AND benchmark.ladder = ''
+    CROSS JOIN LATERAL (
+                SELECT name FROM benchmarks_benchmark WHERE id = s.benchmark_id AND ladder = '' OFFSET 0) benchmark
          WHERE s.project_id = branch.project_id AND s.machine_id = best.machine_id AND s.metric = headline.metric
         OFFSET 0) own
 CROSS JOIN LATERAL (
