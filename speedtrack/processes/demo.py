@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from speedtrack.notices.models import Outbox
 from speedtrack.processes.devstack import BASE_DIR, Stack
 from speedtrack.processes.dispatch import decisions_wanted
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs.models import Run, Series
+from speedtrack.runs.models import Reason, Run, Series
 from speedtrack.runs.requests import tracking
 from speedtrack.runs.requests.tracking import TrackingRequest
 
@@ -35,6 +36,7 @@ TRACKED = 2  # of these get measured
 PROJECT = "sample"
 SUBSCRIBER = "performance@example.org"
 POLL_S = 0.5
+EXPLAINING = (Reason.PROFILE, Reason.HUNKS)  # runs that say which lines of a named commit it was: nobody waits for them
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def demonstrate(console: Console, stack: Stack) -> bool:
     history = write_sample_history(repository)
     if before and before.sha[:12] != history[-1].short:
         send_push(console, project, repository, before)
-    show_progress(console, stack, project)
+    show_progress(console, stack, project, but_for=EXPLAINING)
     return print_findings(console, project, history)
 
 
@@ -96,13 +98,13 @@ def send_push(console: Console, project: Project, repository: Path, before: Comm
     console.print(f"Pushed {before.short}..{after[:10]}; the signed webhook was answered with {answer.status_code}")
 
 
-def show_progress(console: Console, stack: Stack, project: Project) -> None:
-    """Show the progress until there is nothing left to build, measure, settle or mail."""
+def show_progress(console: Console, stack: Stack, project: Project, but_for: Collection[Reason] = ()) -> None:
+    """Show the progress until there is nothing left to build, measure, settle or mail, but runs for these reasons."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("waiting for the runner")
         printed: set[int] = set()
-        while work_is_left(project):
+        while work_is_left(project, but_for):
             stack.check()
             runs = Run.objects.filter(project=project)
             finished = [run for run in runs.select_related("commit", "base", "machine").order_by("id") if run.done]
@@ -114,14 +116,14 @@ def show_progress(console: Console, stack: Stack, project: Project) -> None:
 
 
 @transaction.atomic
-def work_is_left(project: Project) -> bool:
+def work_is_left(project: Project, but_for: Collection[Reason] = ()) -> bool:
     """Return whether anything is left to measure, decide or mail. Call it outside of transactions.
 
     It reads one snapshot: between two snapshots, a decision may become a run, or a run may become a decision.
     """
     with connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    runs = Run.objects.unfinished().filter(project=project, canary=None)
+    runs = Run.objects.unfinished().filter(project=project, canary=None).exclude(reason__in=but_for)
     deliveries = Project.objects.filter(pk=project.pk, deliveries__status="received")
     # A mail that is being sent is no longer due; one that failed is tried again later.
     sending = Outbox.objects.filter(alert__project=project, sent_at=None, given_up_at=None, error="")
@@ -153,6 +155,8 @@ def print_findings(console: Console, project: Project, history: list[PlantedComm
     for mail in Outbox.objects.filter(alert__in=alerts).exclude(sent_at=None):
         where = Path(settings.EMAIL_FILE_PATH) / f"{mail.message_id().strip('<>')}.eml"
         console.print(f"  mail   to {mail.recipient}: {where if settings.EMAIL_FILE_PATH else 'sent by SMTP'}")
+    if runs := Run.objects.unfinished().filter(project=project, reason__in=EXPLAINING).count():
+        console.print(f"Runs that ask which lines of the commit it was: {runs}. The alert's page shows what they tell.")
     console.print(f"Dashboard: {settings.URL}{reverse('project', args=[project.slug])}")
     mistakes = mistakes_found(project, alerts, history)
     for mistake in mistakes:

@@ -11,7 +11,7 @@ from speedtrack.alerts.detection import detection
 from speedtrack.alerts.settling import confirm
 from speedtrack.alerts.tests.conftest import World
 from speedtrack.processes import demo
-from speedtrack.runs.models import Run
+from speedtrack.runs.models import Reason, Run
 from speedtrack.tests import builders
 
 
@@ -41,4 +41,8 @@ def test_a_decision_that_becomes_a_run_while_one_looks_is_work_all_the_same(
     asked = demo.decisions_wanted
     monkeypatch.setattr(demo, "decisions_wanted", decisions_wanted)
     assert demo.work_is_left(project)
+    Run.objects.unfinished().update(reason=Reason.HUNKS)
+    monkeypatch.undo()
+    assert demo.work_is_left(project)
+    assert not demo.work_is_left(project, demo.EXPLAINING)
     assert Run.objects.unfinished().exists()

@@ -7,7 +7,7 @@ were measured again, the change would be refuted. The bracket contains the true 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.models import ChangePoint
@@ -111,20 +111,40 @@ def paired_runs_around(cp: ChangePoint) -> QuerySet[Run]:
     numbers = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     own = bracket_of(cp)
     width = own.last - own.first
-    runs = Run.objects.filter(
-        project=cp.series.project_id,
-        machine=cp.series.machine_id,
-        reason=Reason.CONFIRM,
-        benchmark_set__benchmarks=cp.series.benchmark_id,
-        base__positions__branch=cp.branch,
-        base__positions__number__range=(max(own.lowest, own.first - width), numbers[cp.before_id]),
-        commit__positions__branch=cp.branch,
-        commit__positions__number__range=(numbers[cp.commit_id], min(own.highest, own.last + width)),
-    ).exclude(status__in=[RunStatus.FAILED, RunStatus.CANCELLED])
-    runs = runs.exclude(change_points=cp)  # those that left this very suspicion open
+    bases = max(own.lowest, own.first - width), numbers[cp.before_id]
+    heads = numbers[cp.commit_id], min(own.highest, own.last + width)
+    runs = paired_runs_of_others(cp, Reason.CONFIRM, bases, heads)
     wide = F("commit__positions__number") - F("base__positions__number")
     nearest = runs.annotate(wide=wide).order_by("wide", "id").values_list("base_id", "commit_id").first()
     return runs.filter(base=nearest[0], commit=nearest[1]) if nearest else runs.none()
+
+
+def paired_runs_within(cp: ChangePoint) -> QuerySet[Run]:
+    """The paired runs that narrow another change of the benchmark, of two commits in this one's range.
+
+    Empty if the branch has lost its ends.
+    """
+    numbers = positions_of(cp.branch, [cp.before_id, cp.commit_id])
+    if not numbers.keys() >= {cp.before_id, cp.commit_id}:
+        return Run.objects.none()
+    within = numbers[cp.before_id], numbers[cp.commit_id]
+    return paired_runs_of_others(cp, Reason.BISECT, within, within)
+
+
+def paired_runs_of_others(
+    cp: ChangePoint, why: Reason, bases: tuple[int, int], heads: tuple[int, int]
+) -> QuerySet[Run]:
+    """The runs that may tell of a change but were not for it, with both commits between these positions."""
+    return Run.objects.filter(
+        project=cp.series.project_id,
+        machine=cp.series.machine_id,
+        reason=why,
+        benchmark_set__benchmarks=cp.series.benchmark_id,
+        base__positions__branch=cp.branch,
+        base__positions__number__range=bases,
+        commit__positions__branch=cp.branch,
+        commit__positions__number__range=heads,
+    ).exclude(Q(status__in=[RunStatus.FAILED, RunStatus.CANCELLED]) | Q(change_points=cp))
 
 
 def shared_brackets(suspicions: Iterable[tuple[ChangePoint, Bracket]]) -> list[tuple[Bracket, list[ChangePoint]]]:

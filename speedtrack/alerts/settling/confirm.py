@@ -286,6 +286,8 @@ def narrow_confirmed() -> None:
     for cp in SETTLING_CHANGES.rows(*RELATED):
         with isolated(cp.series):
             if cp.kind == ChangePoint.Kind.STEP and is_narrowing(cp) and not is_being_measured(cp):
+                if verdicts.waits_for_pairs_of_another(cp):
+                    continue
                 read_sides(cp)
                 needed[cp.pk] = verdicts.pairs_to_place(cp)
                 narrowing.append(cp)

@@ -182,6 +182,15 @@ def flags_of(run: Run, cp: ChangePoint) -> str:
     return ", ".join(shares) or "their samples are no longer stored"
 
 
+def waits_for_pairs_of_another(cp: ChangePoint) -> bool:
+    """Let the pairs that narrow another change tell about this one. Return whether some are still to be measured."""
+    runs = [run for run in brackets.paired_runs_within(cp) if jobs.is_counted(run) == cp.metric.counted]
+    if not all(run.done for run in runs):
+        return True
+    cp.runs.add(*(run for run in runs if may_tell(run, cp)))
+    return False
+
+
 def read_side(cp: ChangePoint) -> Verdict | None:
     """The verdict on a commit inside the range that was measured against the last one of the old level.
 
@@ -207,8 +216,12 @@ def read_side(cp: ChangePoint) -> Verdict | None:
 
 def placement_of(cp: ChangePoint, base_id: int, commit_id: int) -> CommitPlacement | None:
     """On which side of the change a commit is, by its pairs with the other one; None without any."""
-    pairs = measured_pairs(cp, base_id, commit_id)
-    return narrow.place_commit(pairs, ratio=ratio_to_place(cp), error=error_per_step(cp)) if pairs else None
+    pairs, ratio, error = measured_pairs(cp, base_id, commit_id), ratio_to_place(cp), error_per_step(cp)
+    if not pairs:
+        return None
+    if cp.metric.counted:
+        return narrow.place_counts(pairs, ratio=ratio, error=error / COUNT_LOOKS)
+    return narrow.place_commit(pairs, ratio=ratio, error=error)
 
 
 def ratio_to_place(cp: ChangePoint) -> float:
@@ -248,6 +261,8 @@ def error_per_step(cp: ChangePoint) -> float:
 
 def pairs_to_place(cp: ChangePoint) -> int:
     """How many pairs usually show the side of a commit, given the noise of those that confirmed the change."""
+    if cp.metric.counted:
+        return COUNTS.first
     bracket = sizes.bracket_verdict(cp)
     pairs = measured_pairs(cp, bracket.base_id, bracket.commit_id)
     if not pairs:

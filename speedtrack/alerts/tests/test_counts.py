@@ -164,7 +164,7 @@ def test_one_per_cent_more_instructions_is_one_alert_though_the_time_shows_nothi
     assert (cp.series.metric, cp.commit.sha, cp.ratio) == (COUNT, guilty, pytest.approx(1.01, abs=0.001))
     assert Alert.objects.get().commit.sha == guilty
     runs = Run.objects.filter(reason__in=(Reason.CONFIRM, Reason.BISECT))
-    assert {(run.reason, run.trials) for run in runs} == {(Reason.CONFIRM, 4), (Reason.BISECT, 10)}
+    assert {(run.reason, run.trials) for run in runs} == {(Reason.CONFIRM, 4), (Reason.BISECT, 4)}
     assert all(jobs.is_counted(run) for run in runs)
     assert Verdict.objects.filter(change_point=cp, answer="different").get().pairs == 4
     paired = Samples.objects.filter(measurement__paired=True).exclude(measurement__attempt__run__reason=Reason.EFFECT)

@@ -1,11 +1,14 @@
 """A confirmed change is narrowed to its commit, or to a range that names no innocent one."""
 
+import pytest
 from django.core.mail import EmailMessage
 
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.settling import confirm
+from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.notices.sending import send_due
-from speedtrack.runs.models import Reason, Run
+from speedtrack.runs.models import Reason, Run, Series
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests import byhand
 from speedtrack.tests import builders
@@ -15,17 +18,42 @@ from .conftest import World, failure, finish, paired_runs
 Status = ChangePoint.Status
 
 
-def test_unmeasured_commits_between_are_bisected_to_the_one(world: World) -> None:
+def track_ends(world: World) -> None:
+    """Track with the fastest and the slowest commits measured, and seven between them that are not."""
     world.factors = {world.shas[6]: 1.3}
     tracked = builders.track(world.repository, last=0)
     for place in (0, 1, 2, 10, 11):
         byhand.queue_by_hand(byhand.choose(tracked.project.slug, world.shas[place], [], None))
+
+
+def test_unmeasured_commits_between_are_bisected_to_the_one(world: World) -> None:
+    track_ends(world)
     world.until_quiet()
     assert Alert.objects.get().commit.sha == world.shas[6]
     reasons = [reason for reason, _, _ in paired_runs()]
     assert reasons[0] == Reason.CONFIRM
     assert reasons[1:] == [Reason.BISECT] * len(reasons[1:])
     assert 2 <= len(reasons) - 1 <= 4  # seven commits between: at most log2(8) + 1 halvings
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_pairs_that_narrow_another_metric_of_the_benchmark_are_not_measured_again(world: World, rounds: int) -> None:
+    """The throughput is suspected only after so many rounds of measuring for the CPU time; each run has both."""
+    track_ends(world)
+    for _ in range(1 + rounds):
+        builders.work(world.machine, world.speed)
+        detection.detect()
+        ChangePoint.objects.filter(series__metric="throughput_rps", status=Status.SUSPECTED).delete()
+        confirm.step()
+    Series.objects.update(undetected_since="2026-01-01T00:00Z")
+    detection.detect()
+    confirm.step()  # while the next pairs of the CPU time wait
+    world.until_quiet()
+    changes = ChangePoint.objects.filter(status=Status.CONFIRMED, series__benchmark__name="get-p1")
+    places = {cp.series.metric: cp.commit.sha for cp in changes.select_related("series", "commit")}
+    assert places == {HEADLINE: world.shas[6], "throughput_rps": world.shas[6]}
+    bisected = [(base, commit) for reason, base, commit in paired_runs() if reason == Reason.BISECT]
+    assert len(bisected) == len(set(bisected)) <= 4
 
 
 def test_a_commit_that_does_not_build_leaves_the_range_open(world: World) -> None:

@@ -52,6 +52,7 @@ OF_SERIES: dict[str, Callable[[Values], Any]] = {
     "compare": lambda values: compare_samples(*halves(values), smallest_effect=0.01, seed=1),
     "settle": settled,
     "narrow": lambda values: narrow.place_commit(pairs(values), ratio=1.1, error=0.005),
+    "narrow by counts": lambda values: narrow.place_counts(pairs(values), ratio=1.1, error=0.005),
     "floor": lambda values: noise_floor(pairs(values), level=0.01, planned_pairs=10, seed=1),
 }
 FINDINGS = ("suspect", "suspect beside a confirmed change", "history", "drift")  # empty where there is no change

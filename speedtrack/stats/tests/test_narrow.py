@@ -11,6 +11,7 @@ from speedtrack.stats.comparing.narrow import (
     fewest_pairs,
     pairs_needed,
     place_commit,
+    place_counts,
 )
 
 Pairs = list[tuple[float, float]]
@@ -104,6 +105,30 @@ def test_values_without_noise_are_placed_by_the_fewest_pairs() -> None:
     assert place_commit([(100.0, 110.0)] * (FEWEST - 1), ratio=1.1, error=0.005).side == CommitLevel.UNKNOWN
 
 
+@pytest.mark.parametrize("effect", [0.005, -0.01, 0.3])
+def test_four_counts_of_a_side_place_a_commit_as_seldom_wrongly_as_stated(effect: float) -> None:
+    """The noise of counts is a twentieth of the change, half of it, or all of it."""
+    rng, error, tries = np.random.default_rng(4), 0.002, 1000
+    change = math.log1p(effect)
+    for noise in (0.05, 0.5, 1.0):
+        sides = {
+            truth: [
+                place_counts(pairs(rng, truth * change, 4, noise * abs(change)), ratio=1 + effect, error=error).side
+                for _ in range(tries)
+            ]
+            for truth in (0, 1)
+        }
+        wrong = sides[0].count(CommitLevel.NEW) + sides[1].count(CommitLevel.OLD)
+        assert binomtest(wrong, 2 * tries, error, alternative="greater").pvalue > 0.001
+        if noise == 0.05:
+            assert sides[0].count(CommitLevel.OLD) + sides[1].count(CommitLevel.NEW) > 1.9 * tries
+
+
+def test_fewer_counts_place_nothing() -> None:
+    assert place_counts([(100.0, 110.0)] * 3, ratio=1.1, error=0.005).side == CommitLevel.UNKNOWN
+    assert place_counts([(100.0, 110.0)] * 4, ratio=1.1, error=0.005).side == CommitLevel.NEW
+
+
 @pytest.mark.parametrize("ratio", [1.0995, 1.1005])
 def test_a_level_that_is_known_less_exactly_than_pairs_are_is_that_level(ratio: float) -> None:
     """Counted instructions hardly vary, so every pair shows that the confirmed size was not exact."""
@@ -114,6 +139,7 @@ def test_a_level_that_is_known_less_exactly_than_pairs_are_is_that_level(ratio: 
         (100.01, CommitLevel.OLD),
     ):
         assert place_commit([(100.0, head)] * 40, ratio=ratio, error=0.005).side == level
+        assert place_counts([(100.0, head)] * 4, ratio=ratio, error=0.001).side == level
 
 
 def test_values_of_zero_are_placed_on_a_linear_scale() -> None:
