@@ -39,6 +39,14 @@ def first_row(statement: str, values: Mapping[str, Any]) -> tuple[Any, ...] | No
         return row
 
 
+def all_rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """The rows of a statement of which PostgreSQL keeps the plan, as of that of ``first_row``."""
+    with apart(), connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
 def first_row_of_request(statement: str, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """Like ``first_row``, of the first statement of a request. It only reads.
 

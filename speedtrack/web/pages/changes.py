@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db import connection
 from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.ground.postgres.pgvalues import all_rows, apart
+from speedtrack.ground.postgres.plainrows import among, plain_rows
 from speedtrack.judging.verdicts import SETTLED
 from speedtrack.projects import positions as position_sql
 from speedtrack.projects.models import Branch, Commit, Position
@@ -57,11 +58,7 @@ class GroupedPoint(NamedTuple):
 # change points read.
 NEWEST = f"""
     SELECT b.id, cp.id, cp.status, cp.ratio, s.metric, cp.alert_id, cp.before_id, cp.commit_id, found.number,
-           cp.reference,
-           (SELECT l.number - f.number
-              FROM projects_position l JOIN projects_position f ON f.branch_id = l.branch_id
-             WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id AND f.commit_id = cp.before_id),
-           (SELECT extract(epoch FROM committed_at)::float8 FROM projects_commit WHERE id = cp.commit_id)
+           cp.reference, cause.width, moment.seconds
       FROM unnest(%(branches)s::bigint[]) AS b (id)
 CROSS JOIN LATERAL (SELECT {position_sql.head("b.id")} AS head OFFSET 0) branch
 CROSS JOIN LATERAL (
@@ -88,6 +85,13 @@ CROSS JOIN LATERAL (
        ORDER BY p.block DESC, p.number DESC, c.id DESC LIMIT %(most)s)) found
 CROSS JOIN LATERAL (SELECT * FROM alerts_changepoint WHERE id = found.id OFFSET 0) cp
 CROSS JOIN LATERAL (SELECT metric FROM runs_series WHERE id = cp.series_id OFFSET 0) s
+CROSS JOIN LATERAL (
+        SELECT (SELECT l.number - f.number
+                  FROM projects_position l JOIN projects_position f ON f.branch_id = l.branch_id
+                 WHERE l.branch_id = cp.branch_id AND l.commit_id = cp.commit_id AND f.commit_id = cp.before_id
+               ) AS width OFFSET 0) cause
+CROSS JOIN LATERAL (SELECT extract(epoch FROM committed_at)::float8 AS seconds FROM projects_commit
+                     WHERE id = cp.commit_id OFFSET 0) moment
   ORDER BY found.number DESC, cp.id DESC
 """  # noqa: S608 - constants
 
@@ -100,6 +104,8 @@ LISTED = (
     *("branch__project__name", "branch__project__default_branch", "before__sha", "commit__sha", "commit__subject"),
     *("commit__author_name", "commit__committed_at"),
 )
+
+LISTED_WITH = {column.partition("__")[0] for column in LISTED if "__" in column}
 
 #: The columns of ``GroupedPoint``, of ``change_points``.
 GROUPED = (
@@ -235,16 +241,14 @@ def newest_causes(branches: Iterable[int]) -> NewestCauses:
         "reach": REACH,
         "most": MOST_POINTS,
         "few": FEW,
-        "visible": list(VISIBLE),
+        "visible": list(map(str, VISIBLE)),
     }
     points: dict[int, list[GroupedPoint]] = defaultdict(list)
     committed_at: dict[int, float] = {}
-    with connection.cursor() as cursor:
-        cursor.execute(NEWEST, parameters)
-        for branch, *columns, at in cursor:
-            point = GroupedPoint._make(columns)
-            points[branch].append(point)
-            committed_at[point.commit_id] = at
+    for branch, *columns, at in all_rows(NEWEST, parameters):
+        point = GroupedPoint._make(columns)
+        points[branch].append(point)
+        committed_at[point.commit_id] = at
     return NewestCauses({branch: by_cause(own) for branch, own in points.items()}, committed_at)
 
 
@@ -260,7 +264,9 @@ def groups_of_rows(points: QuerySet[ChangePoint], keep: Callable[[GroupedPoint],
 def listed_points(groups: Iterable[list[GroupedPoint]]) -> dict[int, ChangePoint]:
     """By id: the change points of these groups that lists show, with LISTED alone."""
     pks = {point.pk for group in groups for point in (group[0], narrowest_of(group))}
-    return change_points().only(*LISTED).in_bulk(pks) if pks else {}
+    with apart():
+        rows = plain_rows(ChangePoint.objects.filter(among("pk", pks)), LISTED, LISTED_WITH) if pks else []
+    return {row.pk: row for row in rows}
 
 
 def groups_of(points: Iterable[ChangePoint]) -> list[ChangeGroup]:

@@ -1,9 +1,8 @@
 """The home page: is each project measured up to its head, and did it get slower?"""
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from operator import attrgetter
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from django.contrib.postgres.fields import ArrayField
@@ -20,16 +19,7 @@ from speedtrack.web.pages.changes import ChangeGroup
 from speedtrack.web.pages.releasepoints import ComparedRelease, ReleaseChange, ReleasePair, ReleaseSubject
 from speedtrack.web.pages.running import machines
 from speedtrack.web.pages.running.machines import Health
-from speedtrack.web.pages.trends import (
-    COVERAGE,
-    WINDOW,
-    Coverage,
-    NewestMeasured,
-    Trend,
-    fetch,
-    headline_trends,
-    mean_line,
-)
+from speedtrack.web.pages.trends import NewestMeasured, Trend, coverages_of
 
 LISTED_CHANGES = 10
 LISTED_TRENDS = 60  # benchmarks of a project that is alone: its own page has the others
@@ -65,7 +55,7 @@ class Card:
     machine: str = ""
     lag: int | None = None
     measured: NewestMeasured | None = None
-    line: list[float | None] = field(default_factory=list)
+    line: Sequence[float | None] = ()
     newest: float | None = None
     trends: Sequence[Trend] = ()
     points: bytes = b""
@@ -123,19 +113,23 @@ def card_of(project: Project) -> Card:
 
 def project_cards(access: Access) -> list[Card]:
     """One card per project, without its changes."""
-    alerts = Alert.objects.work().filter(project=OuterRef("pk")).order_by().values("project")
-    unfinished = RawSQL(UNFINISHED, [MOST_RUNS], ArrayField(IntegerField()))  # noqa: S611 (no text of others)
-    projects = Project.objects.tracked().annotate(
-        open_alerts=Coalesce(alerts.values(count=Count("pk")), 0),
-        unfinished=unfinished,
-        followed=FilteredRelation("branches", condition=Q(branches__name=F("default_branch"))),
-    )
-    shown: QuerySet[Any] = access.among(projects, "pk").order_by("name")
-    rows: list[Any] = list(shown.select_related("followed__head"))
-    cards = [card_of_row(project) for project in rows]
+    shown = access.among(tracked_projects(MOST_RUNS).all(), "pk").order_by("name")
+    cards = [card_of_row(project) for project in shown]
     fill_cards({card.branch.pk: card for card in cards if card.branch})
     compare_releases(cards)
     return cards
+
+
+@cache
+def tracked_projects(most_runs: int) -> QuerySet[Any]:
+    """The projects with what ``card_of_row`` needs. Built once: that takes Django longer than PostgreSQL's answer."""
+    alerts = Alert.objects.work().filter(project=OuterRef("pk")).order_by().values("project")
+    projects: QuerySet[Any] = Project.objects.tracked().annotate(
+        open_alerts=Coalesce(alerts.values(count=Count("pk")), 0),
+        unfinished=RawSQL(UNFINISHED, [most_runs], ArrayField(IntegerField())),  # noqa: S611 (no text of others)
+        followed=FilteredRelation("branches", condition=Q(branches__name=F("default_branch"))),
+    )
+    return projects.select_related("followed__head")
 
 
 def card_of_row(project: Any) -> Card:
@@ -147,18 +141,11 @@ def card_of_row(project: Any) -> Card:
 
 def fill_cards(cards: dict[int, Card]) -> None:
     """Set on the cards what was measured of the newest commits of their branches."""
-    coverages: dict[int, list[Coverage]] = defaultdict(list)
-    for row in fetch(COVERAGE, branches=list(cards), window=WINDOW):
-        coverage = Coverage._make(row)
-        coverages[coverage.branch_id].append(coverage)
-    best = [min(rows, key=lambda coverage: (-coverage.commits, coverage.machine)) for rows in coverages.values()]
-    trends = headline_trends(best)
-    for coverage in best:
-        card, newest = cards[coverage.branch_id], max(coverages[coverage.branch_id], key=attrgetter("newest"))
-        card.machine, card.metric = coverage.machine, coverage.metric
-        card.lag, card.measured = coverage.head - newest.newest, newest.measured
-        card.trends, card.points = trends[coverage.branch_id]
-        card.line, card.newest = mean_line([trend.line for trend in card.trends])
+    for branch, coverage in coverages_of(list(cards)).items():
+        card = cards[branch]
+        card.machine, card.metric, card.measured = coverage.machine, coverage.metric, coverage.measured
+        card.lag = coverage.head - coverage.newest
+        card.trends, card.points, card.line, card.newest = coverage.of_project
 
 
 def compare_releases(cards: Iterable[Card], with_last: bool = True) -> None:

@@ -5,12 +5,12 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
-from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
 from speedtrack.accounts import people
 from speedtrack.accounts.access import Access
+from speedtrack.ground.postgres.pgvalues import row_of
 from speedtrack.judging.summaries import State, Summary, pull_summaries, summaries_of
 from speedtrack.projects.models import Commit, Project
 from speedtrack.runs.models import Approval, Reason, Run
@@ -100,9 +100,7 @@ def own_of(user: User, access: Access) -> Own:
         "commits": MOST_COMMITS,
         "pulls": MOST_PULLS,
     }
-    with connection.cursor() as cursor:
-        cursor.execute(OWN, parameters)
-        return Own._make(cursor.fetchone())
+    return Own._make(row_of(OWN, parameters))
 
 
 def pushes_of(own: Own) -> list[Push]:

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from django.db import connection
-
 from speedtrack.alerts.lines.linecolumns import array_of
 from speedtrack.alerts.lines.lines import sql
 from speedtrack.benchmarks.metrics import Metric
+from speedtrack.ground.postgres.pgvalues import all_rows
 from speedtrack.judging.evidence import TwoSides
 from speedtrack.judging.judge import judge
 from speedtrack.judging.repeated import NewestValues, SidesOfProject, digest, repeated
@@ -189,15 +188,13 @@ def read(query: str, parameters: Mapping[str, Any]) -> dict[int, list[MeasuredRe
     """By project: its measured releases. Of several tags of a commit the first one counts."""
     releases: dict[int, list[MeasuredRelease]] = defaultdict(list)
     commits: set[int] = set()
-    with connection.cursor() as cursor:
-        cursor.execute(query, parameters)
-        for project, tag, sha, commit, is_newest, *columns in cursor:
-            if commit not in commits:
-                ids, values = (array_of(column).tolist() for column in columns[:2])
-                points = digest(*(column or b"" for column in columns))
-                by_series = dict(zip(ids, values, strict=True))
-                releases[project].append(MeasuredRelease(tag, sha, commit, by_series, points, is_newest))
-                commits.add(commit)
+    for project, tag, sha, commit, is_newest, *columns in all_rows(query, parameters):
+        if commit not in commits:
+            ids, values = (array_of(column).tolist() for column in columns[:2])
+            points = digest(*(column or b"" for column in columns))
+            by_series = dict(zip(ids, values, strict=True))
+            releases[project].append(MeasuredRelease(tag, sha, commit, by_series, points, is_newest))
+            commits.add(commit)
     return releases
 
 

@@ -1,58 +1,63 @@
 """What was measured of the newest commits of projects: how far, and the trends of their benchmarks."""
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from django.db import connection
 
 from speedtrack.alerts.lines.linecolumns import Array, array_of
 from speedtrack.alerts.lines.lines import sql
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
-from speedtrack.judging.repeated import digest
+from speedtrack.ground.postgres.pgvalues import all_rows
+from speedtrack.judging.repeated import NewestValues, digest
 from speedtrack.projects import positions
 
 WINDOW = 60  # commits of the default branch that a trend shows
-# How far each machine measured the newest commits of each branch, and the newest one that it measured. Of a machine
-# without a runner, the metric that most of its series have.
-COVERAGE = f"""
-    SELECT found.*, c.sha, c.subject, c.committed_at,
-           CASE WHEN found.outside
-                THEN (SELECT s.metric FROM runs_series s
-                       WHERE s.project_id = found.project_id AND s.machine_id = found.machine_id
-                    GROUP BY s.metric ORDER BY count(*) DESC, s.metric LIMIT 1) END
-      FROM (SELECT b.project_id, b.id, r.machine_id, machine.name, machine.outside, count(*), max(p.number),
-                   max(p.head), (array_agg(p.commit_id ORDER BY p.number DESC))[1] AS commit_id
-              FROM projects_branch b
-        CROSS JOIN LATERAL (
-                    SELECT number, commit_id, max(number) OVER () AS head
-                      FROM ({positions.newest("b.id", "%(window)s")}) newest) p
-              JOIN runs_run r ON r.commit_id = p.commit_id AND r.base_id IS NULL AND r.canary_id IS NULL
-               AND r.status = 'succeeded'
-              JOIN runs_machine machine ON machine.id = r.machine_id
-             WHERE b.id = ANY(%(branches)s)
-          GROUP BY b.project_id, b.id, r.machine_id, machine.name, machine.outside) found
-      JOIN projects_commit c ON c.id = found.commit_id
-"""  # noqa: S608 - constants
-# Of each project the newest commits, its series, and the clean points that these measured of those. Each path is read
-# once, not for each series, and sorted where it is used.
+# Of each branch its newest commits, which machines measured how many of them, and the newest that any measured; of the
+# machine that measured the most, its series of a metric, and the clean points that these measured of those commits. A
+# machine without a runner has the metric that most of its series have. The path is sorted where it is used.
 HEADLINES = sql(f"""
-      WITH path AS MATERIALIZED (
-        SELECT a.project_id, a.machine_id, a.metric, array_agg(p.commit_id) AS commits, array_agg(p.number) AS numbers
-          FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[], %(machines)s::bigint[], %(metrics)s::text[])
-               AS a(project_id, branch_id, machine_id, metric)
-    CROSS JOIN LATERAL ({positions.newest("a.branch_id", "%(window)s")}) p
-      GROUP BY a.project_id, a.machine_id, a.metric)
-    SELECT path.project_id, path.commits, path.numbers, own.ids, own.names, found.*
-      FROM path
+      WITH branch AS MATERIALIZED (
+        SELECT b.project_id, b.id, max(p.number) AS head, array_agg(p.number ORDER BY p.number) AS numbers,
+               array_agg(p.commit_id ORDER BY p.number) AS commits
+          FROM projects_branch b
+    CROSS JOIN LATERAL ({positions.newest("b.id", str(WINDOW))}) p
+         WHERE b.id = ANY(%(branches)s::bigint[])
+      GROUP BY b.project_id, b.id),
+    coverage AS MATERIALIZED (
+        SELECT branch.id AS branch_id, r.machine_id, count(*) AS commits,
+               max(array_position(branch.commits, r.commit_id)) AS newest
+          FROM branch
+    CROSS JOIN LATERAL (
+                SELECT machine_id, commit_id FROM runs_run
+                 WHERE commit_id = ANY (branch.commits) AND base_id IS NULL AND canary_id IS NULL
+                   AND status = 'succeeded' OFFSET 0) r
+      GROUP BY branch.id, r.machine_id)
+    SELECT branch.id, branch.head, branch.numbers[newest.place], c.sha, c.subject, c.committed_at, best.name,
+           headline.metric, own.names, array_send(branch.numbers::bigint[]), array_send(branch.commits::bigint[]),
+           array_send(own.ids), found.*
+      FROM branch
+      JOIN (SELECT DISTINCT ON (branch_id) coverage.*, name, outside
+              FROM coverage JOIN runs_machine machine ON machine.id = machine_id
+          ORDER BY branch_id, commits DESC, name COLLATE "C") best ON best.branch_id = branch.id
+      JOIN (SELECT branch_id, max(newest) AS place FROM coverage
+          GROUP BY branch_id) newest ON newest.branch_id = branch.id
 CROSS JOIN LATERAL (
-        SELECT array_agg(s.id ORDER BY s.id) AS ids, array_agg(benchmark.name::text ORDER BY s.id) AS names
+        SELECT sha, subject, committed_at FROM projects_commit WHERE id = branch.commits[newest.place] OFFSET 0) c
+CROSS JOIN LATERAL (
+        SELECT CASE WHEN best.outside
+               THEN (SELECT s.metric FROM runs_series s
+                      WHERE s.project_id = branch.project_id AND s.machine_id = best.machine_id
+                   GROUP BY s.metric ORDER BY count(*) DESC, s.metric LIMIT 1)
+               ELSE '{HEADLINE}' END AS metric OFFSET 0) headline
+CROSS JOIN LATERAL (
+        SELECT array_agg(benchmark.name::text ORDER BY s.id) AS names, array_agg(s.id::bigint ORDER BY s.id) AS ids
           FROM runs_series s
-          JOIN benchmarks_benchmark benchmark ON benchmark.id = s.benchmark_id AND benchmark.ladder = ''
-         WHERE s.project_id = path.project_id AND s.machine_id = path.machine_id AND s.metric = path.metric
+    CROSS JOIN LATERAL (
+                SELECT name FROM benchmarks_benchmark WHERE id = s.benchmark_id AND ladder = '' OFFSET 0) benchmark
+         WHERE s.project_id = branch.project_id AND s.machine_id = best.machine_id AND s.metric = headline.metric
         OFFSET 0) own
 CROSS JOIN LATERAL (
         SELECT array_send(array_agg(m.series_id::bigint)), array_send(array_agg(m.commit_id::bigint)),
@@ -60,8 +65,7 @@ CROSS JOIN LATERAL (
           FROM unnest(own.ids) AS s (id)
     CROSS JOIN LATERAL (
                 SELECT m.* FROM runs_measurement m
-                 WHERE m.series_id = s.id AND m.commit_id = ANY (path.commits) AND IS_CLEAN_POINT OFFSET 0) m
-        HAVING count(*) > 0) found
+                 WHERE m.series_id = s.id AND m.commit_id = ANY (branch.commits) AND IS_CLEAN_POINT OFFSET 0) m) found
 """)  # noqa: S608 - constants
 
 
@@ -69,33 +73,6 @@ class NewestMeasured(NamedTuple):
     sha: str
     subject: str
     committed_at: datetime
-
-
-class Coverage(NamedTuple):
-    """How much of the newest commits of a branch a machine measured, and up to which commit, at position ``newest``."""
-
-    project_id: int
-    branch_id: int
-    machine_id: int
-    machine: str
-    is_outside: bool
-    commits: int
-    newest: int
-    head: int
-    commit_id: int
-    sha: str
-    subject: str
-    committed_at: datetime
-    outside_metric: str | None
-
-    @property
-    def metric(self) -> Metric:
-        """The metric of a card with this machine."""
-        return METRICS[self.outside_metric or HEADLINE]
-
-    @property
-    def measured(self) -> NewestMeasured:
-        return NewestMeasured(self.sha, self.subject, self.committed_at)
 
 
 class Trend(NamedTuple):
@@ -117,57 +94,80 @@ class Trend(NamedTuple):
 
 
 class ProjectTrends(NamedTuple):
-    """The trends of a project, and ``points``: bytes that differ when any of their points does."""
+    """The trends of a project, and ``points``: bytes that differ when any of their points does.
+
+    ``line``: the geometric mean of the trends; ``newest``: its newest value.
+    """
 
     trends: Sequence[Trend] = ()
     points: bytes = b""
+    line: Sequence[float | None] = ()
+    newest: float | None = None
 
 
-def fetch(query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(query, parameters)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows
+class Coverage(NamedTuple):
+    """What was measured of the newest commits of a branch.
+
+    ``head``, ``newest``: positions, of the newest commit and of the newest measured one. ``machine``: the one that
+    measured the most of them, and whose trends these are.
+    """
+
+    head: int
+    newest: int
+    measured: NewestMeasured
+    machine: str
+    metric: Metric
+    of_project: ProjectTrends
 
 
-def headline_trends(coverages: Sequence[Coverage]) -> dict[int, ProjectTrends]:
-    """By branch: the clean values of each project's metric on its machine; of each benchmark, of its newest line."""
-    rows = fetch(
-        HEADLINES,
-        metrics=[coverage.metric.name for coverage in coverages],
-        window=WINDOW,
-        projects=[coverage.project_id for coverage in coverages],
-        branches=[coverage.branch_id for coverage in coverages],
-        machines=[coverage.machine_id for coverage in coverages],
-    )
-    by_project = {coverage.project_id: coverage for coverage in coverages}
-    trends: dict[int, ProjectTrends] = defaultdict(ProjectTrends)
-    for project, *columns in rows:
-        of_project = ProjectTrends(trends_of(by_project[project].head, *columns), digest(*columns[4:]))
-        trends[by_project[project].branch_id] = of_project
-    return trends
+TRENDS: NewestValues[ProjectTrends] = NewestValues(
+    5000, lambda of_project: len(of_project.trends)
+)  # of about 1 kB each
+
+
+def coverages_of(branches: list[int]) -> dict[int, Coverage]:
+    """By branch: what was measured of its newest commits. A branch of which nothing was measured is missing."""
+    coverages = {}
+    rows = all_rows(HEADLINES, {"branches": branches})
+    for branch, head, newest, sha, subject, at, machine, metric, names, *columns in rows:
+        is_measured = columns[3] is not None
+        of_project = trends_again(head, names, columns) if is_measured else ProjectTrends()
+        measured = NewestMeasured(sha, subject, at)
+        coverages[branch] = Coverage(head, newest, measured, machine, METRICS[metric or HEADLINE], of_project)
+    return coverages
+
+
+def trends_again(head: int, names: list[str], columns: Sequence[bytes]) -> ProjectTrends:
+    """What ``trends_of`` makes of a row of HEADLINES; each process makes it once."""
+    key = digest(head.to_bytes(8), "\0".join(names).encode(), *columns)
+    of_project = TRENDS.get(key)
+    if of_project is None:
+        trends = trends_of(head, names, *map(array_of, columns))
+        of_project = ProjectTrends(trends, digest(*columns[3:]), *mean_line([trend.line for trend in trends]))
+        TRENDS.put(key, of_project)
+    return of_project
 
 
 def trends_of(
-    head: int, commits: list[int], numbers: list[int], series: list[int], names: list[str], *points: bytes
+    head: int, names: list[str], numbers: Array, commits: Array, series: Array, *points: Array
 ) -> list[Trend]:
-    """The trends of a project from a row of HEADLINES. ``head``: the position of the newest commit.
+    """The clean values of a project's metric on a machine, of each benchmark of its newest line, from HEADLINES.
 
-    Of several measurements of a commit the newest counts.
+    ``head``: the position of the newest commit. Of several measurements of a commit the newest counts.
     """
     first, columns = max(0, head - WINDOW + 1), np.argsort(commits)
-    of_series, of_commit, attempt, value = map(array_of, points)
-    columns_of_values = np.array(numbers)[columns[np.searchsorted(commits, of_commit, sorter=columns)]] - first
+    of_series, of_commit, attempt, value = points
+    columns_of_values = numbers[columns[np.searchsorted(commits, of_commit, sorter=columns)]] - first
     order = np.argsort(attempt, kind="stable")
     lines = np.full((len(series), head - first + 1), np.nan)
     lines[np.searchsorted(series, of_series)[order], columns_of_values[order]] = value[order]
-    commit_at = {number - first: commit for commit, number in zip(commits, numbers, strict=True)}
+    commit_at = dict(zip((numbers - first).tolist(), commits.tolist(), strict=True))
     is_measured = ~np.isnan(lines)
     newest = lines.shape[1] - 1 - is_measured[:, ::-1].argmax(axis=1)
     trends: dict[str, Trend] = {}
     for row in is_measured.any(axis=1).nonzero()[0].tolist():
         at = int(newest[row])
-        trends[names[row]] = Trend(series[row], names[row], lines[row], commit_at[at], float(lines[row, at]))
+        trends[names[row]] = Trend(int(series[row]), names[row], lines[row], commit_at[at], float(lines[row, at]))
     return list(trends.values())
 
 

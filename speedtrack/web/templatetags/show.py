@@ -115,6 +115,11 @@ def explained(key: str, label: str) -> SafeString:
 @register.simple_tag
 def sparkline(values: Sequence[float | None], label: str, size: str = "small") -> SafeString:
     """A small line without axes; None is a gap."""
+    return svg_of_line(tuple(values), label, size)
+
+
+@lru_cache(1000)
+def svg_of_line(values: tuple[float | None, ...], label: str, size: str) -> SafeString:
     return Sparkline.of(values, SIZES[size]).svg(label)
 
 
