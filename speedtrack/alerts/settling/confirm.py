@@ -297,8 +297,7 @@ def narrow_confirmed() -> None:
                 narrowing.append(cp)
     led: set[int] = set()
     for leader in sorted(narrowing, key=lambda cp: (needed[cp.pk], cp.pk)):
-        waits = leader.pk in led or any(follows(leader, cp) for cp in under_way)
-        if not waits and leader.status == Status.SETTLING:
+        if leader.pk not in led and leader.status == Status.SETTLING and not waits(leader, under_way):
             followers = [cp for cp in narrowing if cp.pk not in led and cp != leader and follows(cp, leader)]
             led.update(cp.pk for cp in (leader, *followers))
             with isolated(*[cp.series for cp in (leader, *followers)]):
@@ -315,6 +314,15 @@ def follows(cp: ChangePoint, leader: ChangePoint) -> bool:
         return False
     one_way = cp.is_slowdown == leader.is_slowdown
     return one_way and ChangePoint.objects.filter(pk=cp.pk).overlapping(leader).exists()
+
+
+def waits(cp: ChangePoint, under_way: list[ChangePoint]) -> bool:
+    """Return whether one of these may have the same cause. Its pairs are then awaited."""
+    awaited = next((other for other in under_way if follows(cp, other)), None)
+    if awaited is None:
+        return False
+    cp.runs.add(*Run.objects.unfinished().filter(change_points=awaited))
+    return True
 
 
 def read_sides(cp: ChangePoint) -> None:
@@ -351,7 +359,7 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
     pairs = max(verdicts.pairs_to_place(leader), verdicts.trials_spent(leader, *ends))
     alike = [cp for cp in group if cp.metric.counted == leader.metric.counted]
     run = plan_pairs(pairing.question_of(alike, *ends, Reason.BISECT, pairs))
-    for cp in alike:
+    for cp in group:
         cp.runs.add(run)
 
 

@@ -267,6 +267,7 @@ def pairs_to_place(cp: ChangePoint) -> int:
 
 
 def trials_spent(cp: ChangePoint, base_id: int, commit_id: int) -> int:
-    """The number of pairs of two commits that were measured to narrow the change point."""
-    runs = cp.runs.filter(base=base_id, commit=commit_id, reason=Reason.BISECT, status=RunStatus.SUCCEEDED)
-    return runs.aggregate(spent=Sum("trials"))["spent"] or 0
+    """The number of pairs of two commits that were measured to narrow the change point, without those of others."""
+    ends = {"base": base_id, "commit": commit_id, "benchmark_set__benchmarks": cp.series.benchmark_id}
+    runs = cp.runs.filter(reason=Reason.BISECT, status=RunStatus.SUCCEEDED, **ends)
+    return sum(run.trials for run in runs if jobs.is_counted(run) == cp.metric.counted)

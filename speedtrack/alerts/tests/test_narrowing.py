@@ -8,6 +8,7 @@ from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.notices.sending import send_due
+from speedtrack.processes.dispatch import duties_with_work
 from speedtrack.runs.models import Reason, Run, Series
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests import byhand
@@ -75,7 +76,9 @@ def test_a_change_that_comes_while_another_is_narrowed_has_no_commit_measured_by
     Run.objects.filter(reason=Reason.CONFIRM, status="queued").update(priority=PRIORITY["manual"])
     (run,) = builders.work(world.machine, speed, until=1)
     assert (run.reason, run.benchmark_set.names) == (Reason.CONFIRM, ["set-p1"])
+    detection.detect()
     confirm.step()  # while the first half of the range waits for get-p1
+    assert "detect" not in duties_with_work()
     world.until_quiet(speed)
     named = ChangePoint.objects.filter(status=Status.CONFIRMED, commit__sha=world.shas[6])
     assert {cp.benchmark_name for cp in named} == {"get-p1", "set-p1"}
