@@ -317,11 +317,14 @@ def follows(cp: ChangePoint, leader: ChangePoint) -> bool:
 
 
 def waits(cp: ChangePoint, under_way: list[ChangePoint]) -> bool:
-    """Return whether one of these may have the same cause. Its pairs are then awaited."""
-    awaited = next((other for other in under_way if follows(cp, other)), None)
-    if awaited is None:
+    """Return whether a change that is being measured may have the same cause; if so, link the change point to its runs.
+
+    Without that link the dispatcher would ask for a round of settling at every tick.
+    """
+    leader = next((change for change in under_way if follows(cp, change)), None)
+    if leader is None:
         return False
-    cp.runs.add(*Run.objects.unfinished().filter(change_points=awaited))
+    cp.runs.add(*Run.objects.unfinished().filter(change_points=leader))
     return True
 
 

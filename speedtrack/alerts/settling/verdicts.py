@@ -183,7 +183,7 @@ def flags_of(run: Run, cp: ChangePoint) -> str:
 
 
 def read_pairs_of_others(cp: ChangePoint) -> None:
-    """Let the pairs that narrow another change tell about this one, too."""
+    """Link the change point to the runs that narrowed another change and have measured its metric, too."""
     cp.runs.add(*(run for run in brackets.paired_runs_within(cp) if run.done and may_tell(run, cp)))
 
 
@@ -267,7 +267,7 @@ def pairs_to_place(cp: ChangePoint) -> int:
 
 
 def trials_spent(cp: ChangePoint, base_id: int, commit_id: int) -> int:
-    """The number of pairs of two commits that were measured to narrow the change point, without those of others."""
+    """The number of pairs of two commits that narrowing has measured of the change point's benchmark."""
     ends = {"base": base_id, "commit": commit_id, "benchmark_set__benchmarks": cp.series.benchmark_id}
     runs = cp.runs.filter(reason=Reason.BISECT, status=RunStatus.SUCCEEDED, **ends)
     return sum(run.trials for run in runs if jobs.is_counted(run) == cp.metric.counted)

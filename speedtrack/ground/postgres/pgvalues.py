@@ -40,7 +40,7 @@ def first_row(statement: str, values: Mapping[str, Any]) -> tuple[Any, ...] | No
 
 
 def all_rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """The rows of a statement of which PostgreSQL keeps the plan, as of that of ``first_row``."""
+    """All rows of a statement. PostgreSQL plans it once per connection, like that of ``first_row``."""
     with apart(), connection.cursor() as cursor:
         cursor.execute(statement, values)
         rows: list[tuple[Any, ...]] = cursor.fetchall()

@@ -54,7 +54,7 @@ def place_counts(pairs: Sequence[tuple[float, float]], *, ratio: float, error: f
     """Decide as `place_commit` does, but by counts of fresh processes: a few pairs suffice (`compare.settle_counts`).
 
     A commit is off a level if Student's t-test says so and all pairs agree in direction; the deviation is at least
-    RESOLUTION of the change. ``error`` is that of one call: who looks several times has to share it out.
+    RESOLUTION of the change. ``error`` is that of one call: a caller that looks k times passes a k-th of its error.
     """
     from scipy.special import stdtr, stdtrit  # here: processes that are idle need not hold scipy
 
@@ -75,7 +75,7 @@ def fewest_pairs(error: float) -> int:
 
 @dataclass(frozen=True)
 class _Steps:
-    """The step of each pair on the scale, and the change on it."""
+    """``values``: the step from base to commit of each pair; ``change``: the confirmed one. Both are on ``scale``."""
 
     scale: Scale
     values: Array
@@ -89,7 +89,7 @@ class _Steps:
 
 
 def _steps(pairs: Sequence[tuple[float, float]], ratio: float) -> _Steps:
-    """The steps on a scale that is linear if a value or the change is zero or below.
+    """The steps of these pairs, as logarithms, or as differences if a value or the change is zero or below.
 
     So pairs of 5 and 5 can place a commit on the old level of a change from 5 to 0.
     """

@@ -113,8 +113,8 @@ def card_of(project: Project) -> Card:
 
 def project_cards(access: Access) -> list[Card]:
     """One card per project, without its changes."""
-    shown = access.among(tracked_projects(MOST_RUNS).all(), "pk").order_by("name")
-    cards = [card_of_row(project) for project in shown]
+    projects = access.among(tracked_projects(MOST_RUNS).all(), "pk").order_by("name")
+    cards = [card_of_row(project) for project in projects]
     fill_cards({card.branch.pk: card for card in cards if card.branch})
     compare_releases(cards)
     return cards
@@ -122,7 +122,10 @@ def project_cards(access: Access) -> list[Card]:
 
 @cache
 def tracked_projects(most_runs: int) -> QuerySet[Any]:
-    """The projects with what ``card_of_row`` needs. Built once: that takes Django longer than PostgreSQL's answer."""
+    """The query of the tracked projects with what ``card_of_row`` needs.
+
+    It is built once per process: building it takes longer than running it.
+    """
     alerts = Alert.objects.work().filter(project=OuterRef("pk")).order_by().values("project")
     projects: QuerySet[Any] = Project.objects.tracked().annotate(
         open_alerts=Coalesce(alerts.values(count=Count("pk")), 0),
@@ -143,7 +146,7 @@ def fill_cards(cards: dict[int, Card]) -> None:
     """Set on the cards what was measured of the newest commits of their branches."""
     for branch, coverage in coverages_of(list(cards)).items():
         card = cards[branch]
-        card.machine, card.metric, card.measured = coverage.machine, coverage.metric, coverage.measured
+        card.machine, card.metric, card.measured = coverage.machine, coverage.metric, coverage.newest_measured
         card.lag = coverage.head - coverage.newest
         card.trends, card.points, card.line, card.newest = coverage.of_project
 

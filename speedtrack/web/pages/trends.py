@@ -15,9 +15,9 @@ from speedtrack.judging.repeated import NewestValues, digest
 from speedtrack.projects import positions
 
 WINDOW = 60  # commits of the default branch that a trend shows
-# Of each branch its newest commits, which machines measured how many of them, and the newest that any measured; of the
-# machine that measured the most, its series of a metric, and the clean points that these measured of those commits. A
-# machine without a runner has the metric that most of its series have. The path is sorted where it is used.
+# A row for each branch of which one of the newest WINDOW commits was measured: the newest measured commit; the machine
+# that measured the most of them; and, of its series of the headline metric, the clean points of those commits. The
+# metric of a machine without a runner is the one that most of its series have.
 HEADLINES = sql(f"""
       WITH branch AS MATERIALIZED (
         SELECT b.project_id, b.id, max(p.number) AS head, array_agg(p.number ORDER BY p.number) AS numbers,
@@ -114,15 +114,14 @@ class Coverage(NamedTuple):
 
     head: int
     newest: int
-    measured: NewestMeasured
+    newest_measured: NewestMeasured
     machine: str
     metric: Metric
     of_project: ProjectTrends
 
 
-TRENDS: NewestValues[ProjectTrends] = NewestValues(
-    5000, lambda of_project: len(of_project.trends)
-)  # of about 1 kB each
+#: By digest of what they are made of; at most 5,000 trends, of about 1 kB each.
+TRENDS: NewestValues[ProjectTrends] = NewestValues(5000, lambda of_project: len(of_project.trends))
 
 
 def coverages_of(branches: list[int]) -> dict[int, Coverage]:
@@ -132,8 +131,8 @@ def coverages_of(branches: list[int]) -> dict[int, Coverage]:
     for branch, head, newest, sha, subject, at, machine, metric, names, *columns in rows:
         is_measured = columns[3] is not None
         of_project = trends_again(head, names, columns) if is_measured else ProjectTrends()
-        measured = NewestMeasured(sha, subject, at)
-        coverages[branch] = Coverage(head, newest, measured, machine, METRICS[metric or HEADLINE], of_project)
+        newest_commit = NewestMeasured(sha, subject, at)
+        coverages[branch] = Coverage(head, newest, newest_commit, machine, METRICS[metric or HEADLINE], of_project)
     return coverages
 
 
@@ -151,7 +150,7 @@ def trends_again(head: int, names: list[str], columns: Sequence[bytes]) -> Proje
 def trends_of(
     head: int, names: list[str], numbers: Array, commits: Array, series: Array, *points: Array
 ) -> list[Trend]:
-    """The clean values of a project's metric on a machine, of each benchmark of its newest line, from HEADLINES.
+    """A trend for each benchmark of a project, of its newest series, from the columns of HEADLINES.
 
     ``head``: the position of the newest commit. Of several measurements of a commit the newest counts.
     """

@@ -67,7 +67,7 @@ def health(access: Access) -> Health:
 
 @cache
 def rows_of_health() -> QuerySet[Any]:
-    """All machines with what ``health`` needs. Built once: Django takes longer for it than PostgreSQL to answer."""
+    """The query of all machines with what ``health`` needs. It is built once per process, as that takes long."""
     machines = standing.with_work(Machine.objects.defer("facts").order_by("name"))
     return states.with_version(machines.annotate(any_alarm=Exists(Alarm.objects.open())))
 
