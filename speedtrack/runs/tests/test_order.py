@@ -16,6 +16,7 @@ from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.runs.scheduling import order
 from speedtrack.runs.scheduling.order import PRIORITY
 from speedtrack.tests import builders
+from speedtrack.tests.plans import rows_read
 
 
 @pytest.fixture
@@ -181,25 +182,8 @@ def test_the_next_run_is_found_without_reading_all_that_wait(busy: Machine) -> N
             f"INSERT INTO runs_run ({listed}, round) SELECT {listed}, g FROM generate_series(1000, 20999) g,"
             " (SELECT * FROM runs_run ORDER BY id LIMIT 1) one"
         )
-        cursor.execute("ANALYZE runs_run")
-        suspicions(3)
-        sent: list[tuple[str, Any]] = []
-        with connection.execute_wrapper(
-            lambda run, sql, given, many, context: (sent.append((sql, given)), run(sql, given, many, context))[1]
-        ):
-            order.next_run(busy)
-        read = 0
-        for sql, given in sent:
-            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", given)
-            read += rows_read(cursor.fetchone()[0][0]["Plan"])
-    assert read < 100
-
-
-def rows_read(plan: dict[str, Any]) -> float:
-    own = 0.0
-    if "Relation Name" in plan:
-        own = plan["Actual Loops"] * (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0))
-    return own + sum(rows_read(part) for part in plan.get("Plans", []))
+    suspicions(3)
+    assert rows_read(lambda: order.next_run(busy)) < 100
 
 
 @pytest.mark.django_db
