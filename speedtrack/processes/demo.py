@@ -36,7 +36,8 @@ TRACKED = 2  # of these get measured
 PROJECT = "sample"
 SUBSCRIBER = "performance@example.org"
 POLL_S = 0.5
-EXPLAINING = (Reason.PROFILE, Reason.HUNKS)  # runs that say which lines of a named commit it was: nobody waits for them
+# Runs that tell more about a named commit, its lines and what it costs every benchmark: nobody waits for them.
+EXPLAINING = (Reason.EFFECT, Reason.PROFILE, Reason.HUNKS)
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def print_findings(console: Console, project: Project, history: list[PlantedComm
         where = Path(settings.EMAIL_FILE_PATH) / f"{mail.message_id().strip('<>')}.eml"
         console.print(f"  mail   to {mail.recipient}: {where if settings.EMAIL_FILE_PATH else 'sent by SMTP'}")
     if runs := Run.objects.unfinished().filter(project=project, reason__in=EXPLAINING).count():
-        console.print(f"Runs that ask which lines of the commit it was: {runs}. The alert's page shows what they tell.")
+        console.print(f"Runs that tell more about these commits: {runs} to come. The alert's page shows them.")
     console.print(f"Dashboard: {settings.URL}{reverse('project', args=[project.slug])}")
     mistakes = mistakes_found(project, alerts, history)
     for mistake in mistakes:

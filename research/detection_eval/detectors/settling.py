@@ -107,7 +107,7 @@ def confirmed(case: Case, rng: np.random.Generator) -> tuple[float, Pairs]:
 
 
 def narrow_once(case: Case, rng: np.random.Generator) -> tuple[str, int]:
-    """Narrow a range whose change is confirmed, as `confirm.narrow` does; how it ended, and with how many pairs."""
+    """Narrow a range whose change is confirmed, as `narrowing.narrow` does; how it ended, and with how many pairs."""
     from speedtrack.stats.comparing import bisect, narrow
 
     first, last, spent = 0, RANGE, 0  # the change lies after ``first``, and up to ``last``

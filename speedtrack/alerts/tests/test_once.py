@@ -37,7 +37,7 @@ POINTS = [
     ("detect", "before", "speedtrack.alerts.settling.confirm", "step"),
     ("detect", "after", "speedtrack.alerts.settling.confirm", "settle_by"),
     ("detect", "after", "speedtrack.alerts.settling.confirm", "conclude"),
-    ("detect", "after", "speedtrack.alerts.settling.confirm", "end_settling"),
+    ("detect", "after", "speedtrack.alerts.settling.narrowing", "end_settling"),
     ("detect", "before", "speedtrack.alerts.triage.raising", "raise_alert"),
     ("detect", "after", "speedtrack.alerts.triage.raising", "make_alert"),
     ("detect", "after", "speedtrack.alerts.triage.resolving", "resolve_alerts"),

@@ -1,0 +1,172 @@
+"""Narrow a confirmed change to one commit: each step measures one of its range against the last of the old level."""
+
+from django.db.models import Q
+
+from speedtrack.alerts.detection import causes
+from speedtrack.alerts.lines.trouble import isolated
+from speedtrack.alerts.models import ChangePoint, Verdict
+from speedtrack.alerts.pairs import brackets, pairing, sizes
+from speedtrack.alerts.pairs.brackets import Bracket
+from speedtrack.alerts.settling import splitting, verdicts
+from speedtrack.alerts.settling.unsettled import RELATED, SETTLING_CHANGES, end_settling
+from speedtrack.projects.models import Commit
+from speedtrack.runs.models import SETTLING, Reason, Run
+from speedtrack.runs.models import Status as RunStatus
+from speedtrack.runs.planning.questions import plan_pairs
+from speedtrack.stats.comparing import bisect
+from speedtrack.stats.comparing.bisect import CommitRange
+from speedtrack.stats.comparing.narrow import MOST
+
+Answer = Verdict.Answer
+Status = ChangePoint.Status
+
+
+def narrow_confirmed() -> None:
+    """Bring every confirmed change nearer to its commit: read the finished pairs, then plan those of the next commit.
+
+    Among change points whose ranges overlap on one machine the clearest leads: it chooses the commit to measure next,
+    and the others read the same pairs. One that comes while these are measured waits, as they may name its commit.
+    """
+    narrowing: list[ChangePoint] = []
+    under_way: list[ChangePoint] = []
+    needed: dict[int, int] = {}
+    for cp in SETTLING_CHANGES.rows(*RELATED):
+        with isolated(cp.series):
+            if cp.kind != ChangePoint.Kind.STEP or not is_narrowing(cp):
+                continue
+            if is_being_measured(cp):
+                under_way.append(cp)
+            else:
+                verdicts.read_pairs_of_others(cp)
+                read_sides(cp)
+                needed[cp.pk] = verdicts.pairs_to_place(cp)
+                narrowing.append(cp)
+    led: set[int] = set()
+    for leader in sorted(narrowing, key=lambda cp: (needed[cp.pk], cp.pk)):
+        if leader.pk not in led and leader.status == Status.SETTLING and not waits(leader, under_way):
+            followers = [cp for cp in narrowing if cp.pk not in led and cp != leader and follows(cp, leader)]
+            led.update(cp.pk for cp in (leader, *followers))
+            with isolated(*[cp.series for cp in (leader, *followers)]):
+                narrow(leader, followers)
+
+
+def is_narrowing(cp: ChangePoint) -> bool:
+    """Return whether the change is confirmed to lie in its range, so that only the range is narrowed now."""
+    return cp.verdicts.filter(answer=Answer.DIFFERENT).exists()
+
+
+def is_being_measured(cp: ChangePoint) -> bool:
+    return Run.objects.unfinished().filter(change_points=cp).exists()
+
+
+def follows(cp: ChangePoint, leader: ChangePoint) -> bool:
+    """Return whether two change points may have one cause: the same machine, the same direction, overlapping ranges."""
+    if cp.status != Status.SETTLING or cp.series.machine_id != leader.series.machine_id:
+        return False
+    one_way = cp.is_slowdown == leader.is_slowdown
+    return one_way and ChangePoint.objects.filter(pk=cp.pk).overlapping(leader).exists()
+
+
+def waits(cp: ChangePoint, under_way: list[ChangePoint]) -> bool:
+    """Return whether a change that is being measured may have the same cause; if so, link the change point to its runs.
+
+    Without that link the dispatcher would ask for a round of settling at every tick.
+    """
+    leader = next((change for change in under_way if follows(cp, change)), None)
+    if leader is None:
+        return False
+    cp.runs.add(*Run.objects.unfinished().filter(change_points=leader))
+    return True
+
+
+def read_sides(cp: ChangePoint) -> None:
+    """Narrow the range to the commits whose side the pairs have shown."""
+    while verdict := verdicts.read_side(cp):
+        if verdict.answer == Answer.NEW:
+            cp.before, cp.commit = verdict.base, verdict.commit
+        else:
+            cp.before = verdict.commit
+        cp.save(update_fields=["before", "commit"])
+
+
+def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
+    """Measure the next commit of the leader's range for all these change points.
+
+    If no commit is left to try, the leader is confirmed. A run counts instructions or measures pairs: change points
+    that the leader's run does not decide wait for it. If a force push took the commits off the branch meanwhile, nobody
+    needs the answer.
+    """
+    if not brackets.ensure_branch(leader):
+        end_settling(leader, Status.UNSETTLED, f"its commits are no longer on {leader.branch}")
+        return
+    ends = next_ends(leader)
+    if ends is None:
+        if verdicts.is_left_over(leader) and not verdicts.shows_change(leader):
+            name_no_commit(leader)
+        splitting.split_off_rest(leader)
+        end_settling(leader, Status.CONFIRMED, leader.note)
+        for cp in followers:
+            if cp.series.benchmark_id == leader.series.benchmark_id:
+                adopt_range(cp, leader)
+        return
+    group = [leader, *followers]
+    pairs = max(verdicts.pairs_to_place(leader), verdicts.trials_spent(leader, *ends))
+    alike = [cp for cp in group if cp.metric.counted == leader.metric.counted]
+    run = plan_pairs(pairing.question_of(alike, *ends, Reason.BISECT, pairs))
+    for cp in group:
+        cp.runs.add(run)
+
+
+def name_no_commit(cp: ChangePoint) -> None:
+    """Set the range of a change to its whole bracket: no single commit of it shows the change."""
+    bracket = sizes.bracket_verdict(cp)
+    cp.before, cp.commit = bracket.base, bracket.commit
+    cp.note += "; no commit of the range shows it by itself"
+    cp.save(update_fields=["before", "commit"])
+
+
+def next_ends(cp: ChangePoint) -> tuple[int, int] | None:
+    """The ids of the two commits to measure next; None if no commit is left to try.
+
+    They are a cause that another series has named and the commit before it; otherwise the last commit of the old level
+    and the middle one of the range. A commit that is left because all others were passed is measured itself before it
+    is blamed.
+    """
+    numbers = brackets.positions_of(cp.branch, [cp.before_id, cp.commit_id])
+    first, last = numbers[cp.before_id], numbers[cp.commit_id]
+    cause = causes.untried_cause(cp, Bracket(cp.before_id, cp.commit_id, first, last, first, last))
+    if cause and last - first > 1:
+        return cause.base_id, cause.commit_id
+    if middle := next_commit(cp):
+        return cp.before_id, middle.pk
+    is_untold = verdicts.is_left_over(cp) and not verdicts.trials_spent(cp, cp.before_id, cp.commit_id)
+    return (cp.before_id, cp.commit_id) if is_untold else None
+
+
+def next_commit(cp: ChangePoint) -> Commit | None:
+    """The middle one of the commits in the range that can be measured; None if none is left.
+
+    A commit with the same build as its parent cannot be the cause: the range shrinks past it.
+    """
+    runs = Run.objects.filter(machine=cp.series.machine)
+    same_as_parent = Q(runs__in=runs.exclude(linked=None))
+    unfit = Q(builds__succeeded=False) | Q(runs__in=runs.filter(reason__in=SETTLING, status=RunStatus.FAILED))
+    between = brackets.commits_between(cp.branch, cp.before_id, cp.commit_id)
+    fit = list(between.exclude(unfit | same_as_parent))
+    if not between.exclude(same_as_parent).exists() and (last := between.last()):
+        cp.before = last
+        cp.save(update_fields=["before"])
+    nearest = bisect.middles(range(1, len(fit) + 1), CommitRange(0, len(fit) + 1))
+    middle = fit[nearest[-1] - 1] if nearest else None
+    if middle and verdicts.trials_spent(cp, cp.before_id, middle.pk) >= MOST:
+        cp.note += f"; not narrowed further: pairs did not show on which side {middle.short} is"
+        return None
+    return middle
+
+
+def adopt_range(cp: ChangePoint, leader: ChangePoint) -> None:
+    """Confirm a change point at the range of the clearest one of its benchmark and machine: they have one cause."""
+    cp.before, cp.commit = leader.before, leader.commit
+    cp.save(update_fields=["before", "commit"])
+    splitting.split_off_rest(cp)
+    end_settling(cp, Status.CONFIRMED, f"{cp.note}; placed with {leader.metric.title}, which shows it more clearly")

@@ -1,0 +1,14 @@
+"""Change points that are not settled yet: how they are read, and how they end."""
+
+from django.db.models.functions import Now
+
+from speedtrack.alerts.models import ChangePoint
+from speedtrack.ground.postgres.pgvalues import CompiledQuery
+
+RELATED = ("series__benchmark", "series__machine", "series__project", "branch", "before", "commit")
+SETTLING_CHANGES = CompiledQuery(lambda: ChangePoint.objects.settling())
+
+
+def end_settling(cp: ChangePoint, status: ChangePoint.Status, note: str) -> None:
+    cp.status, cp.note = status, note
+    ChangePoint.objects.filter(pk=cp.pk).update(status=status, note=note, settled_at=Now())
