@@ -99,6 +99,31 @@ class PreparedQuery(Generic[Row]):
         return BoundQuery(self.queryset.db, self.statement, values, {})
 
 
+class RareRows(Generic[Row]):
+    """Rows that a process asks for again and again, and that there mostly are none of.
+
+    So their ids are read first, and what they refer to only if there are any. ``build``: the query, without values.
+    """
+
+    def __init__(self, build: Callable[[], models.QuerySet[Row]]) -> None:
+        def build_ids() -> models.QuerySet[Any]:
+            return build().order_by("pk").values_list("pk")
+
+        self.prepared: PreparedQuery[Any] = PreparedQuery(build_ids)
+
+    def ids(self) -> list[int]:
+        """The ids of the rows, ascending."""
+        return [pk for (pk,) in self.prepared.tuples()]
+
+    def rows(self, *related: str) -> list[Row]:
+        """The rows by ascending id, with those that they refer to by these names."""
+        ids = self.ids()
+        if not ids:
+            return []
+        rows = self.prepared.queryset.model._base_manager.filter(pk__in=ids).order_by("pk")
+        return list(rows.select_related(*related) if related else rows)
+
+
 def key_of(value: Any) -> Hashable:
     """What two equal values of a placeholder's type have in common; None for values of other types."""
     return tuple(value) if isinstance(value, list) else value if isinstance(value, int | str) else None
