@@ -11,8 +11,8 @@ from speedtrack.alerts.lines.linecolumns import Array
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.ground.postgres.pgvalues import QueryOfIds
 from speedtrack.ground.postgres.plainrows import among, among_selected
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.judging.neighbours import NeighbourColumns, judge_neighbours, no_neighbours
 from speedtrack.judging.seriescolumns import SeriesColumns, no_series, series_of_commits
 from speedtrack.judging.verdicts import Judgement, Ruling
@@ -135,7 +135,7 @@ def changes_of(commits: Collection[int]) -> Iterable[ChangePoint]:
 
     ``width``: how many commits may be the cause.
     """
-    return CHANGES.rows(list(commits))
+    return CHANGES.rows(commits=list(commits))
 
 
 def changes_by_commit(commits: list[int]) -> QuerySet[ChangePoint]:
@@ -147,7 +147,7 @@ def changes_by_commit(commits: list[int]) -> QuerySet[ChangePoint]:
     return rows.defer("series__benchmark__definition").annotate(width=last - first).order_by("-pk")
 
 
-CHANGES = QueryOfIds(changes_by_commit, list)
+CHANGES = PreparedQuery(changes_by_commit)
 
 
 def read_runs(commits: Collection[int], facts: dict[int, CommitFacts], with_progress: bool) -> None:

@@ -1,12 +1,10 @@
 """Statements by hand: values that are sent apart from the text, plans that are kept, rows as objects."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
-from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from django.db import InterfaceError, OperationalError, connection, connections, models
+from django.db import InterfaceError, OperationalError, connection, models
 from django.db.backends.postgresql.base import ServerBindingCursor
 from psycopg.pq import Format
 
@@ -81,70 +79,6 @@ def row_of(statement: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
     row = first_row(statement, values)
     assert row is not None
     return row
-
-
-class CompiledQuery(Generic[Row]):
-    """A query without values of the moment, which a process asks again and again and which mostly has no rows.
-
-    Django compiles it once: that takes several times as long as PostgreSQL's answer.
-    """
-
-    def __init__(self, build: Callable[[], models.QuerySet[Row]]) -> None:
-        self.build = build
-
-    @cached_property
-    def queryset(self) -> models.QuerySet[Row]:
-        return self.build().order_by("pk")
-
-    @cached_property
-    def statement(self) -> tuple[str, tuple[Any, ...]]:
-        return self.queryset.values_list("pk").query.sql_with_params()
-
-    def ids(self) -> list[int]:
-        """The ids of the rows, ascending."""
-        with connection.cursor() as cursor:
-            cursor.execute(*self.statement)
-            return [pk for (pk,) in cursor.fetchall()]
-
-    def rows(self, *related: str) -> list[Row]:
-        """The rows by ascending id, with those that they refer to by these names."""
-        ids = self.ids()
-        if not ids:
-            return []
-        rows = self.queryset.model._base_manager.filter(pk__in=ids).order_by("pk")
-        return list(rows.select_related(*related) if related else rows)
-
-
-class QueryOfIds(Generic[Row]):
-    """A query of rows by the ids of others, which Django builds and compiles once: that takes longer than the answer.
-
-    ``build``: the query for as many ids, or lists of them (``plainrows.among``), as ``kinds`` has.
-    """
-
-    def __init__(self, build: Callable[..., models.QuerySet[Row]], *kinds: type[int] | type[list[int]]) -> None:
-        self.build = build
-        # Numbers that no query has of its own, in whose places the ids are sent.
-        self.stand_ins: list[Any] = [number if kind is int else [number] for number, kind in enumerate(kinds, -(2**30))]
-
-    @cached_property
-    def compiled(self) -> tuple[models.QuerySet[Row], Any, str, list[Any]]:
-        """The query, its compiler, its statement, and the values that are sent with this."""
-        queryset = self.build(*self.stand_ins)
-        compiler = queryset.query.get_compiler("default")
-        statement, values = compiler.as_sql()
-        assert all(value in values for value in self.stand_ins)
-        return queryset, compiler, statement, list(values)
-
-    def rows(self, *ids: int | list[int]) -> list[Row]:
-        """The rows as the query has them, with related rows and annotations."""
-        queryset, compiler, statement, values = self.compiled
-        by_stand_in = list(zip(self.stand_ins, ids, strict=True))
-        sent = tuple(next((own for stand_in, own in by_stand_in if value == stand_in), value) for value in values)
-        own_compiler, query = copy(compiler), copy(queryset.query)
-        own_compiler.connection = connections["default"]  # that of this thread
-        vars(own_compiler)["as_sql"] = lambda *_, **__: (statement, sent)
-        vars(query)["get_compiler"] = lambda *_, **__: own_compiler
-        return list(type(queryset)(queryset.model, query))
 
 
 def columns_of(model: type[models.Model], *, but: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from speedtrack.alerts.lines.linecolumns import Array
 from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.ground.postgres.pgvalues import QueryOfIds
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.judging.facts import CommitFacts, facts_of
 from speedtrack.judging.neighbours import Neighbour, NeighbourColumns, no_neighbours
 from speedtrack.judging.seriescolumns import MeasuringMachine, SeriesColumns, no_series
@@ -269,12 +269,12 @@ def newest_runs(project: int, commit: int) -> QuerySet[Run]:
     return rows.annotate(total=Window(Count("pk"))).defer("machine__facts").order_by("-id")[:MOST_RUNS]
 
 
-NEWEST_RUNS = QueryOfIds(newest_runs, int, int)
+NEWEST_RUNS = PreparedQuery(newest_runs)
 
 
 def runs_of(commit: Commit) -> list[Run]:
     """The newest runs of a commit, newest first, each with ``total``: how many there are."""
-    runs = NEWEST_RUNS.rows(commit.project_id, commit.pk)
+    runs = NEWEST_RUNS.rows(project=commit.project_id, commit=commit.pk)
     for run in runs:
         run.project, run.commit = commit.project, commit
     return runs
@@ -285,12 +285,12 @@ def naming_alerts(project: int, commit: int) -> QuerySet[Alert]:
     return for_banners(Alert.objects.standing().filter(condition, project=project)).order_by("-pk")
 
 
-NAMING_ALERTS = QueryOfIds(naming_alerts, int, int)
+NAMING_ALERTS = PreparedQuery(naming_alerts)
 
 
 def alerts_of(commit: Commit) -> list[CommitAlert]:
     """The alerts that name a commit, newest first, each with the commit's roles in it."""
-    alerts = NAMING_ALERTS.rows(commit.project_id, commit.pk)
+    alerts = NAMING_ALERTS.rows(project=commit.project_id, commit=commit.pk)
     return [CommitAlert(alert, roles_of(alert, commit)) for alert in alerts]
 
 
