@@ -22,6 +22,7 @@ from speedtrack.alerts.triage import muting, triage
 from speedtrack.alerts.triage.suite_effect import SuiteEffect, suite_effect
 from speedtrack.alerts.triage.triage import CHOICES
 from speedtrack.benchmarks import numbers
+from speedtrack.ground.postgres.pgvalues import apart
 from speedtrack.judging.instructions import Work, is_time_only, sentences_of, works_of
 from speedtrack.judging.layouts import layout_sentences
 from speedtrack.judging.whole import WholeEffect, whole_effect_of
@@ -166,7 +167,8 @@ def known_alerts() -> QuerySet[Alert]:
 
 def alert_or_404(pk: int) -> Alert:
     """The alert with this number. Raises Http404 if it does not exist."""
-    alert: Alert | None = known_alerts().filter(pk=pk).first()
+    with apart():  # to plan it takes PostgreSQL ten times as long as to run it
+        alert: Alert | None = known_alerts().filter(pk=pk).first()
     if alert is None:
         raise Http404(f"There is no alert {pk}.")
     return alert
@@ -186,7 +188,7 @@ def load(alert: Alert, can_decide: bool = True, shown: range = range(MOST_PAIRS)
     ``can_decide``: show the form for decisions. ``shown``: the ranks of the changes that are shown with their pairs.
     """
     near = changes_near(alert)
-    points = sorted((cp for cp in near if cp.alert_id == alert.pk), key=lambda cp: cp.rank)
+    points = ranked_changes(alert, near)
     detailed = [cp for rank, cp in enumerate(points) if rank == 0 or rank in shown]
     runs = Run.objects.select_related("commit", "base").only("reason", "status", "commit__sha", "base__sha")
     prefetch_related_objects(detailed, Prefetch("runs", runs))
@@ -235,6 +237,11 @@ def changes_near(alert: Alert) -> list[ChangePoint]:
         if cp.alert_id == alert.pk:
             cp.alert = alert
     return rows
+
+
+def ranked_changes(alert: Alert, near: Iterable[ChangePoint]) -> list[ChangePoint]:
+    """Those of these changes that are the alert's, the worst first."""
+    return sorted((cp for cp in near if cp.alert_id == alert.pk), key=lambda cp: cp.rank)
 
 
 def narrowed(alert: Alert, path: Sequence[PathRow], worst: ChangeEvidence) -> Narrowing | None:
