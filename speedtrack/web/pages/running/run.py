@@ -9,9 +9,8 @@ from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet, Va
 from django.http import Http404
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts.lines.linecolumns import list_of
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.ground.postgres.pgvalues import all_rows
+from speedtrack.reports.measuring import MeasuredColumns
 from speedtrack.reports.runs import RunDetails
 from speedtrack.retention import policies
 from speedtrack.runs.models import (
@@ -241,28 +240,12 @@ def deletions_in_words(run: Run, lacking: Collection[str]) -> list[str]:
     return [f"{LACKING[name]} {deletions[name]}." for name in lacking if name in deletions]
 
 
-# Columns as arrays in PostgreSQL's binary form, and texts as JSON: a row per measurement would cost Python too much.
-MEASUREMENTS = """
-    SELECT json_agg(b.name)::text, json_agg(s.metric)::text, json_agg(m.side)::text, array_send(array_agg(m.value)),
-           array_send(array_agg(m.low)), array_send(array_agg(m.high)), array_send(array_agg(m.n)),
-           json_agg(string_to_array(m.flags, ','))::text, json_agg(m.accepted)::text,
-           json_agg(CASE WHEN s.metric = ANY (%(drawn)s::text[])
-                         THEN (SELECT values FROM runs_samples WHERE measurement_id = m.id) END)::text
-      FROM runs_measurement m
-      JOIN runs_series s ON s.id = m.series_id
-      JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
-     WHERE m.attempt_id = %(attempt)s
-"""
-
-
 def measurement_rows(run: Run, attempt: Attempt | None, are_drawn: bool) -> list[MeasurementRow]:
     """The attempt's measurements, ordered by benchmark, metric and side. ``are_drawn``: with the values of trials."""
     if attempt is None:
         return []
-    drawn = drawn_metrics(run) if are_drawn else []
-    (columns,) = all_rows(MEASUREMENTS, {"attempt": attempt.pk, "drawn": drawn})
-    names, metrics, *further = map(list_of, columns)
-    rows = list(map(MeasurementRow._make, zip(names, map(METRICS.__getitem__, metrics), *further, strict=True)))
+    _, _, *columns = MeasuredColumns.of(attempt, drawn_metrics(run) if are_drawn else ())
+    rows = list(map(MeasurementRow._make, zip(*columns, strict=True)))
     order = {metric.name: index for index, metric in enumerate(METRICS.among(row.metric.name for row in rows))}
     return sorted(rows, key=lambda r: (r.benchmark, order[r.metric.name], r.side))
 
