@@ -144,7 +144,8 @@ def array_of(encoded: bytes | None) -> Array:
 
 def list_of(encoded: bytes | str | None) -> list[Any]:
     """An array in PostgreSQL's binary form, or of JSON as text, as a list; null as an empty one."""
-    return json.loads(encoded) if isinstance(encoded, str) else array_of(encoded).tolist()
+    values: list[Any] = json.loads(encoded) if isinstance(encoded, str) else array_of(encoded).tolist()
+    return values
 
 
 def pooled_columns(series_ids: list[int], branch: Branch, first: int, last: int) -> dict[int, LineColumns]:
