@@ -6,16 +6,17 @@ Everybody sees a public project, but only members see a private one. Changes nee
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeVar, cast
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
-from django.db.models import BooleanField, ExpressionWrapper, FilteredRelation, Q, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, FilteredRelation, Model, Q, QuerySet
 
 from speedtrack.accounts.models import Membership, Role, Scope
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.projects.models import Project, ProjectQuerySet
 
-NONE = Q(pk__in=[])
+NOBODY = 0  # no account has this id
 RANK = {role: rank for rank, role in enumerate(Role)}
 
 
@@ -69,15 +70,69 @@ class KnownProject(NamedTuple):
 Rows = TypeVar("Rows", bound=QuerySet[Any])
 
 
+@dataclass(frozen=True)
+class NamedProject:
+    """How a caller names a project: by its slug, or by the id of a row that belongs to it.
+
+    ``path``: from a row of the ``model`` to its project.
+    """
+
+    key: str | int
+    model: type[Model] | None = None
+    path: str = ""
+
+    @property
+    def condition(self) -> Q:
+        """Of a query of projects."""
+        if self.model is None:
+            return Q(slug=self.key)
+        return Q(pk__in=self.model._default_manager.filter(pk=self.key).values(self.path))
+
+
+def known_projects(user: int, named: Q = Q(pk__in=[])) -> QuerySet[Any]:  # noqa: B008 (a constant)
+    """The columns of the projects of ``Access.known``."""
+    projects = Project.objects.annotate(
+        mine=FilteredRelation("memberships", condition=Q(memberships__user=user)),
+        is_named=ExpressionWrapper(named, output_field=BooleanField()),
+    )
+    rows = projects.filter(Q(is_public=False) | Q(mine__isnull=False) | named)
+    return rows.values_list("pk", "slug", "is_public", "mine__role", "is_named")
+
+
+def known_by_slug(user: int, key: str) -> QuerySet[Any]:
+    return known_projects(user, NamedProject(key).condition)
+
+
+@cache
+def known_by_row(model: type[Model], path: str) -> PreparedQuery[Any]:
+    def build(user: int, key: int) -> QuerySet[Any]:
+        return known_projects(user, NamedProject(key, model, path).condition)
+
+    return PreparedQuery(build)
+
+
+def known_of_nothing(user: int) -> QuerySet[Any]:
+    return known_projects(user)
+
+
+KNOWN, KNOWN_BY_SLUG = PreparedQuery(known_of_nothing), PreparedQuery(known_by_slug)
+
+
+def rows_of(named: NamedProject, user: int) -> list[tuple[Any, ...]]:
+    """``known_projects`` with a named one."""
+    prepared = KNOWN_BY_SLUG if named.model is None else known_by_row(named.model, named.path)
+    return prepared.tuples(user=user, key=named.key)
+
+
 class Access:
     """The rights of a person at a page, or of anybody. They are read with one statement, and kept for one request.
 
-    For tokens, which may be limited to one project, use ``visible`` and ``may``. ``named``: the condition of the
-    project that the caller names, if any; the same statement reads whether there is one.
+    For tokens, which may be limited to one project, use ``visible`` and ``may``. ``named``: the project that the caller
+    names, if any; the same statement reads whether there is one.
     """
 
-    def __init__(self, caller: Caller, named_projects: Q = NONE) -> None:
-        self.caller, self.named = caller, named_projects
+    def __init__(self, caller: Caller, named: NamedProject | None = None) -> None:
+        self.caller, self.named = caller, named
 
     @property
     def is_operator(self) -> bool:
@@ -91,16 +146,11 @@ class Access:
         """
         if self.is_operator:
             return {}
-        mine = Q(memberships__user=self.caller.user if self.caller.user and self.caller.user.is_active else None)
-        projects = Project.objects.annotate(
-            mine=FilteredRelation("memberships", condition=mine),
-            is_named=ExpressionWrapper(self.named, output_field=BooleanField()),
-        )
-        rows = projects.filter(Q(is_public=False) | Q(mine__isnull=False) | self.named)
-        columns = rows.values_list("pk", "slug", "is_public", "mine__role", "is_named")
+        user = self.caller.user.pk if self.caller.user and self.caller.user.is_active else NOBODY
+        rows = KNOWN.tuples(user=user) if self.named is None else rows_of(self.named, user)
         return {
             pk: KnownProject(slug, is_public, Role(role) if role else None, is_named)
-            for pk, slug, is_public, role, is_named in columns
+            for pk, slug, is_public, role, is_named in rows
         }
 
     @cached_property

@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import Case, F, OuterRef, Q, Subquery, When
+from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.expressions import Combinable
 from django.http import Http404, QueryDict
 
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, WATCHED, Metric
 from speedtrack.benchmarks.models import OutsideMetric
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.projects import positions
 from speedtrack.projects.models import Branch, Project
 from speedtrack.reports.readings.choices import machines_of, named_or_default
@@ -47,25 +48,51 @@ def head_of(branch: Branch | None) -> int:
     return -1 if last is None else last
 
 
+def named_project(slug: str) -> QuerySet[Project]:
+    return Project.objects.filter(slug=slug)
+
+
+PROJECT = PreparedQuery(named_project)
+
+
 def project_or_404(slug: str) -> Project:
-    project: Project | None = Project.objects.filter(slug=slug).first()
-    if project is None:
+    projects = PROJECT.rows(slug=slug)
+    if not projects:
         raise Http404(f"There is no project {slug!r}.")
-    return project
+    return projects[0]
 
 
-def scope_of(slug: str, query: QueryDict, metric: str | None = None, **annotations: Combinable) -> PageScope:
-    """The scope that an address names. Raises Http404 for a name that does not exist.
-
-    ``annotations``: further ones of the branches.
-    """
+def offered_branches(slug: str, branch: str, **annotations: Combinable) -> QuerySet[Branch]:
+    """The branches of a project that pages offer, and the one that an address names, with these annotations."""
     last = positions.heads().filter(branch=OuterRef("pk")).values("number")
     by_name = (F("deleted_at").asc(nulls_first=True), "name")
-    is_named = Q(name=query.get("branch", "")) | Q(name=F("project__default_branch"))
+    is_named = Q(name=branch) | Q(name=F("project__default_branch"))
     named_first = Case(When(is_named, then=0), default=1)
     offered = Branch.objects.filter(project__slug=slug).order_by(named_first, *by_name).values("pk")[:MOST_CHOICES]
     ordered = Branch.objects.filter(pk__in=offered).order_by(*by_name)
-    branches: list[Branch] = list(ordered.select_related("project").annotate(last=Subquery(last), **annotations))
+    return ordered.select_related("project").annotate(last=Subquery(last), **annotations)
+
+
+def branches_with(**annotations: Combinable) -> PreparedQuery[Branch]:
+    """``offered_branches`` with these annotations, for ``scope_of``."""
+
+    def build(slug: str, branch: str) -> QuerySet[Branch]:
+        return offered_branches(slug, branch, **annotations)
+
+    return PreparedQuery(build)
+
+
+BRANCHES = branches_with()
+
+
+def scope_of(
+    slug: str, query: QueryDict, metric: str | None = None, prepared: PreparedQuery[Branch] = BRANCHES
+) -> PageScope:
+    """The scope that an address names. Raises Http404 for a name that does not exist.
+
+    ``prepared``: the branches, with further annotations.
+    """
+    branches = prepared.rows(slug=slug, branch=query.get("branch", ""))
     project = branches[0].project if branches else project_or_404(slug)
     branch = named_or_default("branch", query.get("branch"), branches, project.default_branch)
     machines = machines_of(project)

@@ -20,7 +20,7 @@ from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.pairs.brackets import positions_of
 from speedtrack.alerts.pairs.pairing import same_binary
 from speedtrack.benchmarks.metrics import COUNTED, METRICS, WATCHED, Direction
-from speedtrack.ground.postgres.pgvalues import CompiledQuery
+from speedtrack.ground.postgres.preparedquery import RareRows
 from speedtrack.runs.models import CanaryCheck, Series
 from speedtrack.stats.changes import common
 from speedtrack.stats.changes.common import MoveCause
@@ -33,10 +33,10 @@ TIMED = [metric for metric in WATCHED if metric not in COUNTED]
 
 Kind = ChangePoint.Kind
 Status = ChangePoint.Status
-RIPE_STEPS = CompiledQuery(
+RIPE_STEPS = RareRows(
     lambda: ChangePoint.objects.ripe().filter(kind=Kind.STEP, spoken_for_by=None, series__metric__in=TIMED)
 )
-SPOKEN_FOR_IN_VAIN = CompiledQuery(
+SPOKEN_FOR_IN_VAIN = RareRows(
     lambda: ChangePoint.objects.filter(
         status=Status.SUSPECTED, spoken_for_by__status__in=(Status.REFUTED, Status.MACHINE)
     )

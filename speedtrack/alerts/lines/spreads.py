@@ -5,10 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from django.db import connection
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.models import NoiseFloor
+from speedtrack.ground.postgres.plainrows import among
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.runs.models import Series
 from speedtrack.stats.levels import spread_between
 
@@ -68,9 +70,15 @@ def spreads_of_kin(smallest_effects: Mapping[int, float]) -> dict[int, float]:
     return {**smallest_effects, **from_trials, **nearest}
 
 
+def floors_of(series: list[int]) -> QuerySet[NoiseFloor]:
+    floors = NoiseFloor.objects.filter(among("series_id", series), smallest__isnull=False)
+    related = floors.select_related("run", "series__machine").defer("series__machine__facts")
+    return related.order_by("series", F("id").desc()).distinct("series")
+
+
+NEWEST_FLOORS = PreparedQuery(floors_of)
+
+
 def newest_floors(series: Iterable[int]) -> dict[int, NoiseFloor]:
     """The current noise floor of each of these series, by id; absent if no A/A run had enough clean pairs."""
-    floors = NoiseFloor.objects.filter(series__in=list(series), smallest__isnull=False)
-    related = floors.select_related("run", "series__machine").defer("series__machine__facts")
-    rows = related.order_by("series", F("id").desc()).distinct("series")
-    return {floor.series_id: floor for floor in rows}
+    return {floor.series_id: floor for floor in NEWEST_FLOORS.rows(series=list(series))}

@@ -30,7 +30,7 @@ from speedtrack.alerts.settling.unsettled import RELATED, SETTLING_CHANGES, end_
 from speedtrack.alerts.triage import raising, resolving
 from speedtrack.benchmarks import numbers
 from speedtrack.ground.observing import failpoints
-from speedtrack.ground.postgres.pgvalues import CompiledQuery
+from speedtrack.ground.postgres.preparedquery import RareRows
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.runs.planning.questions import plan_pairs
@@ -47,8 +47,8 @@ def returns_in_vain() -> QuerySet[ChangePoint]:
     return ChangePoint.objects.filter(status=Status.SUSPECTED, returns_from__status__in=vain)
 
 
-RETURNS_IN_VAIN = CompiledQuery(returns_in_vain)
-RIPE_SUSPICIONS = CompiledQuery(lambda: ChangePoint.objects.ripe())
+RETURNS_IN_VAIN = RareRows(returns_in_vain)
+RIPE_SUSPICIONS = RareRows(lambda: ChangePoint.objects.ripe())
 
 
 @transaction.atomic

@@ -20,7 +20,7 @@ from speedtrack.alerts.pairs.brackets import positions_of
 from speedtrack.alerts.settling import verdicts
 from speedtrack.alerts.triage.raising import lock_project, write_event
 from speedtrack.benchmarks import numbers
-from speedtrack.ground.postgres.pgvalues import CompiledQuery
+from speedtrack.ground.postgres.preparedquery import RareRows
 from speedtrack.runs.models import Reason
 from speedtrack.stats.comparing.compare import Comparison
 
@@ -38,7 +38,7 @@ def reviewed_drifts() -> QuerySet[ChangePoint]:
     return drifts.filter(Q(unsettled, status=Status.CONFIRMED) | explained)
 
 
-REVIEWED_DRIFTS = CompiledQuery(reviewed_drifts)
+REVIEWED_DRIFTS = RareRows(reviewed_drifts)
 
 
 def review_drifts() -> None:

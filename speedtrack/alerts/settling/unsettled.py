@@ -3,10 +3,10 @@
 from django.db.models.functions import Now
 
 from speedtrack.alerts.models import ChangePoint
-from speedtrack.ground.postgres.pgvalues import CompiledQuery
+from speedtrack.ground.postgres.preparedquery import RareRows
 
 RELATED = ("series__benchmark", "series__machine", "series__project", "branch", "before", "commit")
-SETTLING_CHANGES = CompiledQuery(lambda: ChangePoint.objects.settling())
+SETTLING_CHANGES = RareRows(lambda: ChangePoint.objects.settling())
 
 
 def end_settling(cp: ChangePoint, status: ChangePoint.Status, note: str) -> None:

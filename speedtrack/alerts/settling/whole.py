@@ -24,7 +24,7 @@ from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import COUNTED, HEADLINE
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import store_set
-from speedtrack.ground.postgres.pgvalues import CompiledQuery
+from speedtrack.ground.postgres.preparedquery import RareRows
 from speedtrack.runs.models import IN_SERVICE, MEASURED, ROUTINE, Machine, Measurement, Reason, Run, Series
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.runs.planning.questions import Question, plan_pairs
@@ -54,9 +54,9 @@ def unwanted_runs() -> QuerySet[Run]:
     return Run.objects.filter(~Exists(alerts), reason=Reason.EFFECT, status=RunStatus.QUEUED)
 
 
-WITHOUT_EFFECT = CompiledQuery(without_effect)
-UNWANTED_RUNS = CompiledQuery(unwanted_runs)
-UNREAD_ALERTS = CompiledQuery(waiting.alerts_with_unread_effects)
+WITHOUT_EFFECT = RareRows(without_effect)
+UNWANTED_RUNS = RareRows(unwanted_runs)
+UNREAD_ALERTS = RareRows(waiting.alerts_with_unread_effects)
 
 
 def ask() -> int:

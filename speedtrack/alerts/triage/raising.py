@@ -10,7 +10,7 @@ from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, shares_commit
 from speedtrack.alerts.pairs.brackets import positions_of
 from speedtrack.alerts.triage.muting import mute_of
-from speedtrack.ground.postgres.pgvalues import CompiledQuery
+from speedtrack.ground.postgres.preparedquery import RareRows
 from speedtrack.projects.models import Branch, Project
 
 Kind = AlertEvent.Kind
@@ -23,7 +23,7 @@ def without_alert() -> QuerySet[ChangePoint]:
     return ChangePoint.objects.filter(Q(status=Status.CONFIRMED) | by_history, alert=None)
 
 
-WITHOUT_ALERT = CompiledQuery(without_alert)
+WITHOUT_ALERT = RareRows(without_alert)
 
 
 def raise_alerts() -> int:

@@ -33,7 +33,7 @@ from speedtrack.alerts.triage.restorations import NOT_FIXED, restoration_in_word
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.benchmarks.models import SetMember
-from speedtrack.ground.postgres.pgvalues import CompiledQuery
+from speedtrack.ground.postgres.preparedquery import RareRows
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Measurement, Run, Series
 
@@ -342,8 +342,8 @@ def grown_since_fixed() -> QuerySet[Alert]:
     return by_itself.filter(Exists(grown))
 
 
-MAYBE_UNDONE = CompiledQuery(maybe_undone)
-GROWN_SINCE_FIXED = CompiledQuery(grown_since_fixed)
+MAYBE_UNDONE = RareRows(maybe_undone)
+GROWN_SINCE_FIXED = RareRows(grown_since_fixed)
 
 
 @transaction.atomic

@@ -1,9 +1,8 @@
 """Statements by hand: values that are sent apart from the text, plans that are kept, rows as objects."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from django.db import InterfaceError, OperationalError, connection, models
 from django.db.backends.postgresql.base import ServerBindingCursor
@@ -67,38 +66,6 @@ def row_of(statement: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
     row = first_row(statement, values)
     assert row is not None
     return row
-
-
-class CompiledQuery(Generic[Row]):
-    """A query without values of the moment, which a process asks again and again and which mostly has no rows.
-
-    Django compiles it once: that takes several times as long as PostgreSQL's answer.
-    """
-
-    def __init__(self, build: Callable[[], models.QuerySet[Row]]) -> None:
-        self.build = build
-
-    @cached_property
-    def queryset(self) -> models.QuerySet[Row]:
-        return self.build().order_by("pk")
-
-    @cached_property
-    def statement(self) -> tuple[str, tuple[Any, ...]]:
-        return self.queryset.values_list("pk").query.sql_with_params()
-
-    def ids(self) -> list[int]:
-        """The ids of the rows, ascending."""
-        with connection.cursor() as cursor:
-            cursor.execute(*self.statement)
-            return [pk for (pk,) in cursor.fetchall()]
-
-    def rows(self, *related: str) -> list[Row]:
-        """The rows by ascending id, with those that they refer to by these names."""
-        ids = self.ids()
-        if not ids:
-            return []
-        rows = self.queryset.model._base_manager.filter(pk__in=ids).order_by("pk")
-        return list(rows.select_related(*related) if related else rows)
 
 
 def columns_of(model: type[models.Model], *, but: str) -> tuple[str, ...]:

@@ -187,10 +187,10 @@ def change_points() -> QuerySet[ChangePoint]:
     return points.annotate(place=last, width=last - first)
 
 
-def on_branch(branch: Branch | None, first: int = 0, last: int = 2**31 - 1) -> QuerySet[ChangePoint]:
+def on_branch(branch: Branch | int | None, first: int = 0, last: int = 2**31 - 1) -> QuerySet[ChangePoint]:
     """The change points whose commit is on a branch between two positions, on whichever branch they were found.
 
-    ``place``: the position of that commit.
+    ``branch``: it, or its id. ``place``: the position of that commit.
     """
     points = change_points().filter(commit__positions__branch=branch, commit__positions__number__range=(first, last))
     return points.annotate(place=F("commit__positions__number"))

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.urls import URLPattern
 from django.utils.cache import patch_cache_control
 
-from speedtrack.accounts.access import NONE, Access, Refused, person, reaches
+from speedtrack.accounts.access import Access, NamedProject, Refused, person, reaches
 from speedtrack.accounts.models import Role
 from speedtrack.accounts.operations import OPERATIONS, OPERATOR, SELF
 from speedtrack.accounts.tokens import UnknownToken
@@ -175,11 +175,13 @@ class Permit:
         return Access(person(self.request.user), self.named)
 
     @property
-    def named(self) -> Q:
-        """The condition of the project of the address."""
+    def named(self) -> NamedProject | None:
+        """The project of the address."""
         if self.slug is not None:
-            return Q(slug=self.slug)
-        return Q(pk__in=self.rows.values(self.rule.of.path)) if self.rule.of and self.pk is not None else NONE
+            return NamedProject(self.slug)
+        if self.rule.of is None or self.pk is None:
+            return None
+        return NamedProject(self.pk, self.rule.of.model, self.rule.of.path)
 
     @property
     def rows(self) -> QuerySet[Any]:

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Q, Value
+from django.db.models import Exists, OuterRef, Q, QuerySet, Value
 
+from speedtrack.ground.postgres.plainrows import among
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.ground.texts.text import plain
 from speedtrack.runs.models import ACTIVE, Deferral, Machine, Run, Status
 
@@ -63,11 +65,17 @@ def gap_after(earlier: Gap | None, run_id: int, status: str, error: str, linked:
     return earlier
 
 
+def runs_without_points(machine: int, commits: list[int]) -> QuerySet[Any]:
+    """Of these commits: the runs on the machine that gave no point, and what was put off."""
+    runs = Run.objects.own().filter(among("commit_id", commits), machine=machine)
+    pointless = runs.filter(WITHOUT_POINT).values_list("commit_id", *GAP_COLUMNS)
+    put_off = Deferral.objects.filter(among("commit_id", commits)).exclude(Exists(runs.filter(SUCCEEDED)))
+    return pointless.union(put_off.values_list("commit_id", *DEFERRAL_COLUMNS), all=True).order_by("id")
+
+
+RUNS_WITHOUT_POINTS = PreparedQuery(runs_without_points)
+
+
 def gaps_of(machine: Machine, commit_ids: Iterable[int]) -> dict[int, Gap]:
     """By commit: why its newest own run on the machine did not measure it; nothing where it did."""
-    ids = list(commit_ids)
-    runs = Run.objects.own().filter(machine=machine, commit__in=ids)
-    pointless = runs.filter(WITHOUT_POINT).values_list("commit_id", *GAP_COLUMNS)
-    deferrals = Deferral.objects.filter(commit__in=ids).exclude(Exists(runs.filter(SUCCEEDED)))
-    deferred = deferrals.values_list("commit_id", *DEFERRAL_COLUMNS)
-    return newest_gaps(pointless.union(deferred, all=True).order_by("id"))
+    return newest_gaps(RUNS_WITHOUT_POINTS.tuples(machine=machine.pk, commits=list(commit_ids)))

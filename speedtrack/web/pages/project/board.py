@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Subquery
 from django.http import QueryDict
 
 from speedtrack.alerts.lines.linecolumns import LineColumns, newest_line
@@ -16,7 +15,7 @@ from speedtrack.web.pages.paging import PageSpan, page_of, span_of
 from speedtrack.web.pages.project import grid
 from speedtrack.web.pages.project.columns import GridColumn, Mark, columns_before
 from speedtrack.web.pages.project.filters import GridFilters
-from speedtrack.web.pages.project.page import NEWEST_SUITE
+from speedtrack.web.pages.project.page import WITH_SUITE
 from speedtrack.web.pages.project.pagerows import ShownSeries, shown_series
 from speedtrack.web.pages.project.state import marks_by_benchmark
 from speedtrack.web.pages.running.live import stream_of_queue
@@ -79,7 +78,7 @@ class Board:
 def load(slug: str, query: QueryDict) -> Board:
     """The board. Raises Http404 for a name that does not exist."""
     version = states.version_now()  # first: what changes meanwhile makes the page load it again
-    scope = scope_of(slug, query, suite_id=Subquery(NEWEST_SUITE))
+    scope = scope_of(slug, query, prepared=WITH_SUITE)
     filters, all_series = GridFilters(GridFilters.of(query).text), shown_series(scope)
     names = [name for name in ordered_names(scope, all_series) if filters.admits(name, "")]
     span = span_of(page_of(query), len(names))

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Subquery
+from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
 from django.http import QueryDict
 from django.urls import reverse
 
 from speedtrack.alerts.models import Alert
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import suite_of
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.judging.verdicts import Judgement
-from speedtrack.projects.models import Project
 from speedtrack.reports.readings.alerts import for_banners
 from speedtrack.runs.models import Run, Series
 from speedtrack.web.drawing.charts.gaps import UNMEASURED
@@ -26,7 +26,7 @@ from speedtrack.web.pages.project.filters import GridFilters
 from speedtrack.web.pages.project.grid import Grid
 from speedtrack.web.pages.project.outside import Snippet, snippets
 from speedtrack.web.pages.project.pagerows import LISTED_COMMITS
-from speedtrack.web.scope import PageScope, scope_of
+from speedtrack.web.scope import PageScope, branches_with, scope_of
 
 LISTED_CHANGES = 8
 LISTED_ALERTS, BANNERS = 8, 3
@@ -55,6 +55,8 @@ NEWEST_SUITE = (
 LADDERS = Benchmark.objects.filter(
     Exists(Series.objects.filter(benchmark=OuterRef("pk"))), project=OuterRef("project")
 ).exclude(ladder="")
+WITH_SUITE = branches_with(suite_id=Subquery(NEWEST_SUITE))
+WITH_LADDERS = branches_with(suite_id=Subquery(NEWEST_SUITE), has_ladders=Exists(LADDERS))
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,12 @@ def load(slug: str, query: QueryDict) -> ProjectPage:
 
     Raises Http404 for a name that does not exist, or a commit that is not on the branch.
     """
-    scope = scope_of(slug, query, suite_id=Subquery(NEWEST_SUITE), has_ladders=Exists(LADDERS))
+    scope = scope_of(slug, query, prepared=WITH_LADDERS)
     table = grid_of(scope, query, page_of(query))
     branches = [scope.branch.pk] if scope.branch else []
     change_groups = [group for groups in changes.newest_groups(branches, LISTED_CHANGES).values() for group in groups]
     ladders = getattr(scope.branch, "has_ladders", False)
-    alerts = open_alerts(scope.project)
+    alerts = OPEN_ALERTS.rows(project=scope.project.pk)
     return ProjectPage(
         scope,
         table,
@@ -94,7 +96,7 @@ def load(slug: str, query: QueryDict) -> ProjectPage:
 
 def rows_of(slug: str, query: QueryDict, all_rows: bool = False) -> tuple[PageScope, Grid]:
     """The grid alone, as ``load`` has it, or with the rows of all its pages."""
-    scope = scope_of(slug, query, suite_id=Subquery(NEWEST_SUITE))
+    scope = scope_of(slug, query, prepared=WITH_SUITE)
     return scope, grid_of(scope, query, None if all_rows else page_of(query))
 
 
@@ -116,11 +118,14 @@ def commit_rows(table: Grid, change_groups: list[ChangeGroup]) -> list[CommitRow
     return rows
 
 
-def open_alerts(project: Project) -> list[Alert]:
-    """The newest of the project's open alerts, newest first, each with ``total``: how many are open."""
+def listed_alerts(project: int) -> QuerySet[Alert]:
+    """The newest of a project's open alerts, newest first, each with ``total``: how many are open."""
     alerts = Alert.objects.work().filter(project=project)
     total = alerts.order_by().values("project").annotate(count=Count("pk")).values("count")
-    return list(for_banners(alerts.annotate(total=Subquery(total))).order_by("-id")[:LISTED_ALERTS])
+    return for_banners(alerts.annotate(total=Subquery(total))).order_by("-id")[:LISTED_ALERTS]
+
+
+OPEN_ALERTS = PreparedQuery(listed_alerts)
 
 
 def project_document(scope: PageScope, grid: Grid, query: QueryDict) -> dict[str, Any]:
@@ -155,7 +160,7 @@ def project_document(scope: PageScope, grid: Grid, query: QueryDict) -> dict[str
             for row in rows
         ],
         "older": grid.older or None,
-        "open_alerts": [alert.pk for alert in open_alerts(scope.project)],
+        "open_alerts": [alert.pk for alert in OPEN_ALERTS.rows(project=scope.project.pk)],
         "next": next_address(scope, grid, query),
     }
 

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from django.db.models import Exists, QuerySet
 
 from speedtrack.accounts.access import Access
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.reports.machines import keep_secret, said_alarms
 from speedtrack.runs.models import Alarm, Machine
 from speedtrack.runs.scheduling import standing, states
@@ -55,7 +55,7 @@ class Health:
 
 def health(access: Access) -> Health:
     """The health of all machines in service, by one statement while no alarm is open."""
-    rows = list(rows_of_health().all())
+    rows = MACHINES.rows()
     machines = [row for row in {row.pk: row for row in rows}.values() if row.retired_at is None and not row.outside]
     version = states.version_of_all(rows)  # before secrets are hidden
     keep_secret(machines, access)
@@ -65,11 +65,13 @@ def health(access: Access) -> Health:
     return Health(counts.most_common(), quarantined, alarms, version)
 
 
-@cache
 def rows_of_health() -> QuerySet[Any]:
-    """The query of all machines with what ``health`` needs. It is built once per process, as that takes long."""
+    """All machines with what ``health`` needs."""
     machines = standing.with_work(Machine.objects.defer("facts").order_by("name"))
     return states.with_version(machines.annotate(any_alarm=Exists(Alarm.objects.open())))
+
+
+MACHINES = PreparedQuery(rows_of_health)
 
 
 def open_alarms(access: Access) -> list[Alarm]:

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from speedtrack.accounts.access import Access
 from speedtrack.benchmarks import numbers
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.reports.machines import keep_secret
 from speedtrack.runs.models import Environment, Machine, Run, Status
 from speedtrack.runs.queue import estimates
@@ -150,11 +151,18 @@ def load(access: Access) -> QueuePage:
     return QueuePage(works, failed_or_lost(access), latest_runs, stream_of_queue(), version)
 
 
-def shown_machines(access: Access) -> list[Machine]:
+def all_machines() -> QuerySet[Machine]:
     """All machines. ``since``: when their environments were seen first."""
     since = Environment.objects.filter(machine=OuterRef("pk")).order_by("-pk").values("created")[:1]
-    rows = standing.with_work(Machine.objects.defer("facts").annotate(since=Subquery(since)))
-    machines: list[Machine] = list(rows.order_by("name"))
+    return standing.with_work(Machine.objects.defer("facts").annotate(since=Subquery(since))).order_by("name")
+
+
+ALL_MACHINES = PreparedQuery(all_machines)
+
+
+def shown_machines(access: Access) -> list[Machine]:
+    """All machines, without the words of projects that are hidden from the caller."""
+    machines = ALL_MACHINES.rows()
     keep_secret(machines, access)
     return machines
 

@@ -16,6 +16,8 @@ from speedtrack.alerts.lines.lines import sql
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.ground.postgres.plainrows import among
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.ground.texts.markdown import plain_of
 from speedtrack.projects.releases import RELEASE
 from speedtrack.runs.models import Deferral, Run
@@ -248,10 +250,18 @@ def changes_on(overlay: Overlay) -> list[ShownChange]:
     return list(map(ShownChange._make, rows))
 
 
+def changes_of_series(branch: int, first: int, last: int, series: list[int]) -> QuerySet[ChangePoint]:
+    points: QuerySet[Any] = changes.on_branch(branch, first, last).filter(among("series_id", series))
+    return points.order_by("-place", "-pk")[:NEWEST_CHANGES]
+
+
+CHANGES_OF_SERIES = PreparedQuery(changes_of_series)
+
+
 def newest_changes(view: View) -> list[ChangePoint]:
     """The newest change points of the page's own lines, newest first."""
-    points: QuerySet[Any] = changes.on_branch(view.branch, view.first, view.last)
-    return list(points.filter(series__in=[s.pk for s in view.series]).order_by("-place", "-pk")[:NEWEST_CHANGES])
+    series = [line.pk for line in view.series]
+    return CHANGES_OF_SERIES.rows(branch=view.branch.pk, first=view.first, last=view.last, series=series)
 
 
 #: By path: its tags in the order of their commits.

@@ -10,6 +10,7 @@ from django.http import Http404, QueryDict
 from speedtrack.alerts.lines.lines import sql
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.benchmarks.models import Benchmark
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.projects import positions
 from speedtrack.projects.models import Branch, Position, sha_begins
 from speedtrack.reports.readings.choices import named_or_default
@@ -83,15 +84,22 @@ def view_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     return replace(view, first=first_shown(view.branch, view.series, view.first))
 
 
+def series_of(project: int, benchmark: str) -> QuerySet[Series]:
+    series = Series.objects.filter(project=project, benchmark__name=benchmark)
+    related = series.select_related("machine", "environment", "benchmark").order_by("machine__name", "pk")
+    return related.defer("machine__facts", "environment__facts", "benchmark__definition", "benchmark__why")
+
+
+SERIES = PreparedQuery(series_of)
+
+
 def lines_of(slug: str, benchmark: str, metric: str, query: QueryDict) -> View:
     """The same for pages that show no range: without one in the address, from wherever that may begin."""
     scope = scope_of(slug, query, metric)
     machines = [named_or_default("machine", name, scope.machines, "") for name in query.getlist("machine")] or [
         scope.machine
     ]
-    series = Series.objects.filter(project=scope.project, benchmark__name=benchmark)
-    related = series.select_related("machine", "environment", "benchmark").order_by("machine__name", "pk")
-    all_series = list(related.defer("machine__facts", "environment__facts", "benchmark__definition", "benchmark__why"))
+    all_series = SERIES.rows(project=scope.project.pk, benchmark=benchmark)
     if scope.branch is None or not (all_series or definitions_of(scope, benchmark).exists()):
         raise Http404(f"{slug} has no benchmark {benchmark!r}.")
     names = {metric, *(line.metric for line in all_series)}

@@ -1,0 +1,129 @@
+"""Queries of the ORM that are compiled once: compiling one takes longer than PostgreSQL's answer to it."""
+
+import inspect
+from collections.abc import Callable, Hashable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from django.db import connections, models
+from django.db.models.query import ModelIterable
+
+Row = TypeVar("Row", bound=models.Model)
+#: By type of a value: the placeholder with a number, which no query has for another reason.
+PLACEHOLDERS: dict[Any, Callable[[int], Any]] = {
+    int: lambda number: 2_147_480_000 + number,
+    str: lambda number: f"\ue000{number}",
+    list[int]: lambda number: [2_147_480_000 + number],
+}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A compiled query. ``names``: by place of a parameter, the name of its value."""
+
+    compiler: Any
+    sql: str
+    parameters: tuple[Any, ...]
+    names: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class BoundQuery:
+    """A statement with its values: all that Django asks of a query and its set to make the rows."""
+
+    db: str
+    statement: Statement
+    values: Mapping[str, Any]
+    _known_related_objects: Mapping[Any, Any]
+
+    @property
+    def query(self) -> "BoundQuery":
+        return self
+
+    def get_compiler(self, using: str) -> Any:
+        """The compiler, which has nothing left to compile, on the connection of this thread."""
+        statement = self.statement
+        parameters = list(statement.parameters)
+        for place, name in statement.names.items():
+            kind = type(parameters[place])  # Django says by it how large an integer is
+            parameters[place] = kind(self.values[name])
+        compiler = copy(statement.compiler)
+        compiler.connection, compiler.as_sql = connections[using], lambda: (statement.sql, tuple(parameters))
+        return compiler
+
+
+class PreparedQuery(Generic[Row]):
+    """A query that differs from call to call in its values alone; Django compiles it once per process.
+
+    ``build``: the query of these values, as a function whose parameters are annotated as PLACEHOLDERS has them. It is
+    called once, with placeholders: it may compare them with columns, but not decide by them.
+    """
+
+    def __init__(self, build: Callable[..., models.QuerySet[Row]]) -> None:
+        self.build = build
+
+    @cached_property
+    def queryset(self) -> models.QuerySet[Row]:
+        return self.build(**self.placeholders)
+
+    @cached_property
+    def placeholders(self) -> dict[str, Any]:
+        parameters = inspect.signature(self.build).parameters.values()
+        return {value.name: PLACEHOLDERS[value.annotation](number) for number, value in enumerate(parameters)}
+
+    @cached_property
+    def statement(self) -> Statement:
+        """Raises ValueError if a value is no parameter of the statement."""
+        name_of = {key_of(placeholder): name for name, placeholder in self.placeholders.items()}
+        compiler = self.queryset.query.get_compiler(self.queryset.db)
+        sql, parameters = compiler.as_sql()
+        keys = enumerate(map(key_of, parameters))
+        names = {place: name_of[key] for place, key in keys if key in name_of}
+        if missing := set(name_of.values()) - set(names.values()):
+            raise ValueError(f"the statement does not compare {', '.join(sorted(missing))} with anything")
+        return Statement(compiler, sql, tuple(parameters), names)
+
+    def rows(self, **values: Any) -> list[Row]:
+        """The rows for these values, in the order of the query."""
+        bound: Any = self._bound(values)
+        return list(ModelIterable(bound))
+
+    def tuples(self, **values: Any) -> list[tuple[Any, ...]]:
+        """The rows of a query of ``values_list``."""
+        bound = self._bound(values)
+        return list(bound.get_compiler(bound.db).results_iter(tuple_expected=True))
+
+    def _bound(self, values: Mapping[str, Any]) -> BoundQuery:
+        return BoundQuery(self.queryset.db, self.statement, values, {})
+
+
+class RareRows(Generic[Row]):
+    """Rows that a process asks for again and again, and that there mostly are none of.
+
+    So their ids are read first, and what they refer to only if there are any. ``build``: the query, without values.
+    """
+
+    def __init__(self, build: Callable[[], models.QuerySet[Row]]) -> None:
+        def build_ids() -> models.QuerySet[Any]:
+            return build().order_by("pk").values_list("pk")
+
+        self.prepared: PreparedQuery[Any] = PreparedQuery(build_ids)
+
+    def ids(self) -> list[int]:
+        """The ids of the rows, ascending."""
+        return [pk for (pk,) in self.prepared.tuples()]
+
+    def rows(self, *related: str) -> list[Row]:
+        """The rows by ascending id, with those that they refer to by these names."""
+        ids = self.ids()
+        if not ids:
+            return []
+        rows = self.prepared.queryset.model._base_manager.filter(pk__in=ids).order_by("pk")
+        return list(rows.select_related(*related) if related else rows)
+
+
+def key_of(value: Any) -> Hashable:
+    """What two equal values of a placeholder's type have in common; None for values of other types."""
+    return tuple(value) if isinstance(value, list) else value if isinstance(value, int | str) else None

@@ -1,0 +1,77 @@
+"""A query that is compiled once has the rows of one that is compiled for each call."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import Count, QuerySet
+from django.test.utils import CaptureQueriesContext
+
+from speedtrack.ground.postgres.plainrows import among
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
+from speedtrack.runs.models import Run, Series
+from speedtrack.web.tests.world import World, kvd
+
+__all__ = ["kvd"]
+
+
+def series_of(project: int, benchmark: str) -> QuerySet[Series]:
+    series = Series.objects.filter(project=project, benchmark__name=benchmark).annotate(points=Count("measurements"))
+    return series.select_related("machine", "benchmark").defer("machine__facts").order_by("-metric", "pk")
+
+
+def columns_of_runs(ids: list[int]) -> QuerySet[Any]:
+    return Run.objects.filter(among("pk", ids)).order_by("-pk").values_list("commit__sha", "status")
+
+
+def columns(series: Series) -> tuple[Any, ...]:
+    return series.pk, series.metric, series.machine.name, series.benchmark.name, vars(series)["points"]
+
+
+def test_rows_are_those_of_the_query_for_all_values(kvd: World) -> None:
+    prepared = PreparedQuery(series_of)
+    for benchmark in ("get-p1", "set-p1", "absent", "get-p1"):
+        rows = prepared.rows(project=kvd.project.pk, benchmark=benchmark)
+        assert list(map(columns, rows)) == list(map(columns, series_of(kvd.project.pk, benchmark)))
+        assert bool(rows) == (benchmark != "absent")
+    assert prepared.rows(project=kvd.project.pk + 1, benchmark="get-p1") == []
+
+
+def test_one_statement_reads_them_with_what_they_refer_to(kvd: World) -> None:
+    prepared = PreparedQuery(series_of)
+    with CaptureQueriesContext(connection) as statements:
+        rows = prepared.rows(project=kvd.project.pk, benchmark="get-p1")
+        assert {(row.machine.name, row.benchmark.name) for row in rows} == {(kvd.machines[0].name, "get-p1")}
+        assert len(statements) == 1
+        assert rows[0].machine.facts is not None and len(statements) == 2, "a column that was left out is read"
+
+
+def test_columns_of_rows_by_a_list_of_ids(kvd: World) -> None:
+    prepared = PreparedQuery(columns_of_runs)
+    ids = list(Run.objects.order_by("pk").values_list("pk", flat=True))
+    for some in (ids[:2], [], ids):
+        assert prepared.tuples(ids=some) == list(columns_of_runs(some))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_each_thread_reads_by_its_own_connection(kvd: World) -> None:
+    prepared = PreparedQuery(series_of)
+    here = list(map(columns, prepared.rows(project=kvd.project.pk, benchmark="get-p1")))
+
+    def there(_: int) -> list[tuple[Any, ...]]:
+        try:
+            return list(map(columns, prepared.rows(project=kvd.project.pk, benchmark="get-p1")))
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(there, range(8))) == [here] * 8
+
+
+def test_a_value_that_is_no_parameter_is_refused() -> None:
+    def first_runs(count: int) -> QuerySet[Run]:
+        return Run.objects.all()[:count]
+
+    with pytest.raises(ValueError, match="does not compare count"):
+        PreparedQuery(first_runs).rows(count=3)
