@@ -1,7 +1,7 @@
 """Format numbers for people: 5.12 µs rather than 5123 ns. frontend/src/units.ts does the same for the charts."""
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from speedtrack.benchmarks.metrics import Metric, is_outside
 
@@ -34,8 +34,7 @@ DAY = 86400
 SPANS = ((365 * DAY, "year"), (30 * DAY, "month"), (DAY, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
-@dataclass(frozen=True)
-class UnitScale:
+class UnitScale(NamedTuple):
     """A unit for numbers of one size: divide by ``factor`` and show ``decimals``."""
 
     factor: float
