@@ -73,6 +73,8 @@ def compare(
 
     ``earlier``: (name, digest) of benchmarks that have had lines before.
     """
+    if old == new:
+        return SuiteChange([BenchmarkChange(benchmark.name, Fate.SAME) for benchmark in new.benchmark], [])
     before, after = (definition.model_dump() if definition else {"benchmark": []} for definition in (old, new))
     was = {section["name"]: section for section in before["benchmark"]}
     now = {section["name"]: section for section in after["benchmark"]}

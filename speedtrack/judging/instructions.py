@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Q
-
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.definitions import BUILD
@@ -78,15 +76,9 @@ def takes_time(cp: ChangePoint) -> bool:
     return cp.metric.voided_by >= VOIDS_CPU
 
 
-SERIES = ("metric", "benchmark", "machine", "pk")  # columns of ``by_benchmark``
-
-
-def works_of(points: Sequence[ChangePoint], series: SeriesOfInstructions | None = None) -> list[Work]:
-    """What instructions say about each of these changes, at the ends of its range; the same order.
-
-    ``series``: those of ``instructions_of``, if they were read.
-    """
-    counted = series_of_instructions(points) if series is None else series
+def works_of(points: Sequence[ChangePoint]) -> list[Work]:
+    """What instructions say about each of these changes, at the ends of its range; the same order."""
+    counted = series_of_instructions(points)
     sides = {cp.pk: [TwoSides(pk, cp.before_id, cp.commit_id) for pk in counted[key_of(cp)]] for cp in points}
     wanted = {side for of_change in sides.values() for side in of_change}
     judgements = judge(wanted) if wanted else {}
@@ -98,18 +90,12 @@ def key_of(cp: ChangePoint) -> tuple[int, int]:
 
 
 def series_of_instructions(points: Iterable[ChangePoint]) -> SeriesOfInstructions:
-    return by_benchmark(Series.objects.filter(instructions_of(points)).values_list(*SERIES))
-
-
-def instructions_of(points: Iterable[ChangePoint]) -> Q:
-    """The condition for the series of the instructions of these changes' benchmarks."""
-    return Q(metric__in=INSTRUCTIONS, benchmark__in={cp.series.benchmark_id for cp in points})
-
-
-def by_benchmark(rows: Iterable[tuple[str, int, int, int]]) -> SeriesOfInstructions:
-    """The series of these rows by benchmark and machine, the most exact metric first, then the newest."""
+    """The series of these changes' benchmarks, the most exact metric first, then the newest."""
+    benchmarks = {cp.series.benchmark_id for cp in points}
+    rows = Series.objects.filter(metric__in=INSTRUCTIONS, benchmark__in=benchmarks)
     counted: SeriesOfInstructions = defaultdict(list)
-    for _, benchmark, machine, pk in sorted(rows, key=lambda row: (INSTRUCTIONS.index(row[0]), -row[3])):
+    columns = rows.values_list("metric", "benchmark", "machine", "pk")
+    for _, benchmark, machine, pk in sorted(columns, key=lambda row: (INSTRUCTIONS.index(row[0]), -row[3])):
         counted[benchmark, machine].append(pk)
     return counted
 

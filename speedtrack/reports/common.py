@@ -88,7 +88,7 @@ class Document(BaseModel):
 
         A field without a mark is the attribute of its name, or has its default. Fields that are ``given`` are not read.
         """
-        return cls(**{name: read(row) for name, read in readers(cls).items() if name not in given}, **given)
+        return cls(**fields_of(cls, frozenset(given))(row), **given)
 
     def named(self) -> dict[str, Any]:
         """The document as values of JSON, with its schema."""
@@ -96,9 +96,34 @@ class Document(BaseModel):
 
 
 @cache
-def readers(document: type[Document]) -> dict[str, Callable[[Any], Any]]:
-    """How each field of a document is read from a row."""
-    return {name: source.read for name, source in sources(document).items()}
+def fields_of(document: type[Document], given: frozenset[str]) -> Callable[[Any], dict[str, Any]]:
+    """The function that reads the fields of a document from a row, but for those that are given.
+
+    All paths at once, by C, where each part of them is there.
+    """
+    reads = {name: source.read for name, source in sources(document).items() if name not in given}
+    paths = paths_of(document, given)
+    get = attrgetter(*paths.values()) if len(paths) > 1 else None
+    functions = {name: read for name, read in reads.items() if not get or name not in paths}
+
+    def fields(row: Any) -> dict[str, Any]:
+        if get is None:
+            return {name: read(row) for name, read in reads.items()}
+        try:
+            values = dict(zip(paths, get(row), strict=True))
+        except AttributeError:  # a part of a path is None, or lacks an attribute
+            return {name: read(row) for name, read in reads.items()}
+        for name, read in functions.items():
+            values[name] = read(row)
+        return values
+
+    return fields
+
+
+def paths_of(document: type[Document], given: Collection[str] = ()) -> dict[str, str]:
+    """By field that is the end of a path from the row and is not given: the path."""
+    marks = ((name, mark) for name, mark in sources(document).items() if name not in given)
+    return {name: mark.source for name, mark in marks if isinstance(mark, From) and isinstance(mark.source, str)}
 
 
 @cache
@@ -117,9 +142,7 @@ def read_columns(document: type[Document], *of_functions: str, given: Collection
 
     ``of_functions``: those that the functions in its marks read; ``given``: fields that are not read of the row.
     """
-    marks = ((name, mark) for name, mark in sources(document).items() if name not in given)
-    paths = (mark.source for _, mark in marks if isinstance(mark, From))
-    return (*of_functions, *(path.replace(".", "__") for path in paths if isinstance(path, str)))
+    return (*of_functions, *(path.replace(".", "__") for path in paths_of(document, given).values()))
 
 
 class Order(BaseModel):

@@ -1,12 +1,15 @@
 """Benchmarks, metrics, machines, series, and what was measured."""
 
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field
 
-from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.alerts.lines.linecolumns import list_of
+from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.ground.postgres.pgvalues import all_rows
 from speedtrack.reports.common import Document, Filled, From, Text, Time
-from speedtrack.runs.models import Measurement
+from speedtrack.runs.models import Attempt, Measurement
 
 
 class MetricDocument(Document):
@@ -126,6 +129,56 @@ class MeasuredDocument(Document):
     is_accepted: Annotated[bool, From("accepted")] = Field(
         description="charts show it; else its attempt was lost, or goes on"
     )
+
+
+# Columns as arrays in PostgreSQL's binary form, and texts as JSON: a row per measurement would cost Python too much.
+MEASURED = """
+    SELECT array_send(array_agg(m.id)), array_send(array_agg(m.series_id)), json_agg(b.name)::text,
+           json_agg(s.metric)::text, json_agg(m.side)::text, array_send(array_agg(m.value)),
+           array_send(array_agg(m.low)), array_send(array_agg(m.high)), array_send(array_agg(m.n)),
+           json_agg(string_to_array(m.flags, ','))::text, json_agg(m.accepted)::text,
+           json_agg(CASE WHEN s.metric = ANY (%(sampled)s::text[])
+                         THEN (SELECT values FROM runs_samples WHERE measurement_id = m.id) END)::text
+      FROM runs_measurement m
+      JOIN runs_series s ON s.id = m.series_id
+      JOIN benchmarks_benchmark b ON b.id = s.benchmark_id
+     WHERE m.attempt_id = %(attempt)s
+"""
+
+
+class MeasuredColumns(NamedTuple):
+    """What an attempt measured, in no order. ``samples``: by trial, of some metrics; None of others."""
+
+    ids: list[int]
+    series: list[int]
+    benchmarks: list[str]
+    metrics: list[Metric]
+    sides: list[str]
+    values: list[float]
+    lows: list[float]
+    highs: list[float]
+    ns: list[int]
+    flags: list[list[str]]
+    are_accepted: list[bool]
+    samples: list[list[float | None] | None]
+
+    @classmethod
+    def of(cls, attempt: Attempt, sampled: Iterable[str] = ()) -> Self:
+        """``sampled``: the metrics whose samples are read."""
+        (encoded,) = all_rows(MEASURED, {"attempt": attempt.pk, "sampled": list(sampled)})
+        columns = cls(*map(list_of, encoded))
+        return columns._replace(metrics=[METRICS[str(name)] for name in columns.metrics])
+
+    @property
+    def documents(self) -> list[MeasuredDocument]:
+        names = ("id", "series", "benchmark", "metric", "side", "value", "low", "high", "n", "flags", "is_accepted")
+        columns = dict(zip(names, self, strict=False))
+        columns |= {
+            "metric": [metric.name for metric in self.metrics],
+            "unit": [metric.unit for metric in self.metrics],
+        }
+        rows = zip(*columns.values(), strict=True)
+        return [MeasuredDocument(**dict(zip(columns, row, strict=True))) for row in rows]
 
 
 class MeasurementDocument(MeasuredDocument):

@@ -1,14 +1,14 @@
 """Runs: one commit on one machine with some benchmarks."""
 
+from operator import attrgetter
 from typing import Annotated, Any, Self
 
 from django.db.models import QuerySet
 from pydantic import Field, model_validator
 
 from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.ground.postgres.plainrows import plain_rows
 from speedtrack.reports.common import Document, Filled, From, Sent, Text, Time, Tried, Whole, WholeId, read_columns
-from speedtrack.reports.measuring import MeasuredDocument
+from speedtrack.reports.measuring import MeasuredColumns, MeasuredDocument
 from speedtrack.runs.models import Attempt, Build, Run
 from speedtrack.runs.queue import estimates
 
@@ -142,12 +142,11 @@ def known_runs() -> QuerySet[Run]:
 
 #: What lists read.
 LISTED = read_columns(RunDocument, "cancel_requested_at")
-MEASURED = read_columns(MeasuredDocument)
 
 
 def measured_by(attempt: Attempt) -> list[MeasuredDocument]:
     """What an attempt measured, ordered by benchmark, metric and side."""
-    documents = list(map(MeasuredDocument.of, plain_rows(attempt.measurements.order_by("pk"), MEASURED, ["series"])))
+    documents = sorted(MeasuredColumns.of(attempt).documents, key=attrgetter("id"))
     order = {metric.name: rank for rank, metric in enumerate(METRICS.among(row.metric for row in documents))}
     return sorted(documents, key=lambda row: (row.benchmark, order[row.metric], row.side))
 

@@ -1,5 +1,6 @@
 """Lines as columns, for charts and sensitivity: arrays of numpy, as an object per point would cost Python too much."""
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -139,6 +140,12 @@ def array_of(encoded: bytes | None) -> Array:
         return np.empty(0, np.int32)
     kind = KINDS[int.from_bytes(encoded[8:12])]
     return np.frombuffer(encoded, [("size", ">i4"), ("value", f">{kind}")], offset=HEAD)["value"].astype(kind)
+
+
+def list_of(encoded: bytes | str | None) -> list[Any]:
+    """An array in PostgreSQL's binary form, or of JSON as text, as a list; null as an empty one."""
+    values: list[Any] = json.loads(encoded) if isinstance(encoded, str) else array_of(encoded).tolist()
+    return values
 
 
 def pooled_columns(series_ids: list[int], branch: Branch, first: int, last: int) -> dict[int, LineColumns]:

@@ -1,9 +1,13 @@
 """The one reader of lines: its summaries, columns and trials tell of the same points."""
 
+import math
+
 import pytest
 
 from speedtrack.alerts.lines import linecolumns, lines
 from speedtrack.alerts.lines.trials import Around, LineRange, TrialPoint, trial_lines
+from speedtrack.alerts.models import Alert
+from speedtrack.alerts.triage.suite_effect import steps_by_benchmark
 from speedtrack.runs.models import Measurement, Samples, Series
 from speedtrack.tests.histories import History
 
@@ -120,3 +124,15 @@ def test_what_was_not_accepted_or_is_one_side_of_a_pair_is_no_point(history: His
     assert [p.position for p in lines.points([series.pk], history.branch, 0, 2)] == [2]
     assert [p.position for p in trials_between(history, series, 0, 2)] == [2]
     assert [column.at.tolist() for column in linecolumns.columns([series.pk], history.branch, 0, 2)] == [[2]]
+
+
+def test_a_step_of_the_suite_pools_the_runs_of_a_commit(history: History, series: Series) -> None:
+    """Of the series 5 was measured twice and 7 only with a flag; of the other one every commit once."""
+    other = history.series("other")
+    commit_at = {place.number: place.commit for place in history.branch.positions.select_related("commit")}
+    history.measure([other], {commit.pk: [[100.0 if at < 8 else 110.0]] for at, commit in commit_at.items()})
+    alert = Alert(project=history.project, branch=history.branch, before=commit_at[7], commit=commit_at[8])
+    steps = steps_by_benchmark(alert, series.machine_id)
+    assert set(steps) == {series.benchmark_id, other.benchmark_id}
+    assert steps[series.benchmark_id] == pytest.approx(math.log(109 * 110) / 2 - math.log(107))
+    assert steps[other.benchmark_id] == pytest.approx(math.log(1.1))

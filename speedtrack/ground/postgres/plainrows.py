@@ -94,10 +94,10 @@ class RowShape:
     def row(self, values: Iterator[Any]) -> Any:
         """The row of these values; None if its id is null, because nothing refers to it."""
         row = self.type()
-        row.__dict__.update(zip(self.names, values, strict=False))  # the values behind are those of related rows
+        row.__dict__ = columns = dict(zip(self.names, values, strict=False))  # behind are the values of related rows
         for name, shape in self.related.items():
-            row.__dict__[name] = shape.row(values)
-        return None if row.pk is None else row
+            columns[name] = shape.row(values)
+        return None if columns[self.names[0]] is None else row
 
     @cached_property
     def type(self) -> type:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Direction, Metric
@@ -126,8 +127,7 @@ def spread(position: int) -> float:
 TRIAL_WIDTH, TRIAL_HEIGHT, TRIAL_MARGIN = 460.0, 34.0, 6.0
 
 
-@dataclass(frozen=True)
-class TrialMark:
+class TrialMark(NamedTuple):
     """One trial: its place in the order of the run, and its value. ``flags``: why the value is not reliable."""
 
     order: int
@@ -135,8 +135,7 @@ class TrialMark:
     flags: list[str]
 
 
-@dataclass(frozen=True)
-class TrialDot:
+class TrialDot(NamedTuple):
     x: float
     y: float
     title: str

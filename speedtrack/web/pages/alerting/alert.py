@@ -19,26 +19,17 @@ from speedtrack.alerts.pairs import counts, pairing
 from speedtrack.alerts.pairs.counts import FunctionTable
 from speedtrack.alerts.pairs.sizes import is_part_of
 from speedtrack.alerts.triage import muting, triage
-from speedtrack.alerts.triage.suite_effect import BESIDE, SuiteEffect, headline_series, suite_effect
+from speedtrack.alerts.triage.suite_effect import SuiteEffect, suite_effect
 from speedtrack.alerts.triage.triage import CHOICES
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import HEADLINE
-from speedtrack.judging.instructions import (
-    SERIES,
-    SeriesOfInstructions,
-    Work,
-    by_benchmark,
-    instructions_of,
-    is_time_only,
-    sentences_of,
-    works_of,
-)
+from speedtrack.ground.postgres.pgvalues import apart
+from speedtrack.judging.instructions import Work, is_time_only, sentences_of, works_of
 from speedtrack.judging.layouts import layout_sentences
 from speedtrack.judging.whole import WholeEffect, whole_effect_of
 from speedtrack.projects.models import Commit
 from speedtrack.reports import alerts as reports
 from speedtrack.reports.readings.lines import AlertLines, lines_of_alert
-from speedtrack.runs.models import Reason, Result, Run, Series
+from speedtrack.runs.models import Reason, Result, Run
 from speedtrack.web.drawing.small.excerpts import Excerpt
 from speedtrack.web.drawing.small.plots import Forest, Whisker
 from speedtrack.web.drawing.small.strips import SideStrips
@@ -176,7 +167,8 @@ def known_alerts() -> QuerySet[Alert]:
 
 def alert_or_404(pk: int) -> Alert:
     """The alert with this number. Raises Http404 if it does not exist."""
-    alert: Alert | None = known_alerts().filter(pk=pk).first()
+    with apart():  # to plan it takes PostgreSQL ten times as long as to run it
+        alert: Alert | None = known_alerts().filter(pk=pk).first()
     if alert is None:
         raise Http404(f"There is no alert {pk}.")
     return alert
@@ -196,19 +188,17 @@ def load(alert: Alert, can_decide: bool = True, shown: range = range(MOST_PAIRS)
     ``can_decide``: show the form for decisions. ``shown``: the ranks of the changes that are shown with their pairs.
     """
     near = changes_near(alert)
-    points = sorted((cp for cp in near if cp.alert_id == alert.pk), key=lambda cp: cp.rank)
+    points = ranked_changes(alert, near)
     detailed = [cp for rank, cp in enumerate(points) if rank == 0 or rank in shown]
     runs = Run.objects.select_related("commit", "base").only("reason", "status", "commit__sha", "base__sha")
     prefetch_related_objects(detailed, Prefetch("runs", runs))
     forest = Forest.of([(cp.ratio, cp.low, cp.high) for cp in points])
     effect = whole_effect_of(alert) if getattr(alert, "has_effect", True) else None
     by_history = bool(points) and not (effect and effect.total)
-    benchmarks, counted_series = series_of(alert, points, by_history)
-    line = points_around(alert, {*benchmarks, *(cp.series_id for cp in points[:MOST_EXCERPTS])})
-    works = works_of(points, counted_series)
+    works = works_of(points)
     verdicts = verdicts_of(points, detailed)
     settling = {verdict.change_point_id: verdict for verdict in verdicts if verdict.answer == Verdict.Answer.DIFFERENT}
-    excerpts = excerpts_of(alert, points[:MOST_EXCERPTS], line)
+    excerpts = excerpts_of(alert, points[:MOST_EXCERPTS])
     evidence = evidence_of(alert, works, verdicts, forest, detailed, excerpts)
     fixed_on, not_fixed_on = alert.branches_fixed() if alert.fixed_by_id else ([], [])
     worst = evidence[0] if evidence else None
@@ -224,7 +214,7 @@ def load(alert: Alert, can_decide: bool = True, shown: range = range(MOST_PAIRS)
         others=[cp for cp in near if cp.alert_id != alert.pk],
         events=list(alert.events.select_related("who").order_by("pk")),
         choices=[alert.status, *(c.value for c in CHOICES if c != alert.status)],
-        suite=suite_effect(alert, points, benchmarks, line) if by_history else None,
+        suite=suite_effect(alert, points) if by_history else None,
         fixed_on=fixed_on,
         not_fixed_on=not_fixed_on,
         whole=effect,
@@ -249,35 +239,23 @@ def changes_near(alert: Alert) -> list[ChangePoint]:
     return rows
 
 
-def series_of(
-    alert: Alert, points: Sequence[ChangePoint], by_history: bool
-) -> tuple[dict[int, int], SeriesOfInstructions]:
-    """By one query: the benchmarks of ``headline_series`` by series, if history shows the effect on the suite; and the
-    series of instructions of these changes' benchmarks.
-    """
-    condition = instructions_of(points) | headline_series(alert, points[0]) if by_history else instructions_of(points)
-    rows = list(Series.objects.filter(condition).values_list(*SERIES))
-    counted_series = by_benchmark(row for row in rows if row[0] != HEADLINE)
-    return {pk: benchmark for metric, benchmark, _, pk in rows if metric == HEADLINE}, counted_series
+def ranked_changes(alert: Alert, near: Iterable[ChangePoint]) -> list[ChangePoint]:
+    """Those of these changes that are the alert's, the worst first."""
+    return sorted((cp for cp in near if cp.alert_id == alert.pk), key=lambda cp: cp.rank)
 
 
 def narrowed(alert: Alert, path: Sequence[PathRow], worst: ChangeEvidence) -> Narrowing | None:
     return narrowing.narrowing_of(alert, path, worst.steps, worst.runs, worst.change_point.is_slowdown)
 
 
-def points_around(alert: Alert, series: Iterable[int]) -> list[LinePoint]:
-    """The points of these series around the alert's range."""
+def excerpts_of(alert: Alert, points: Sequence[ChangePoint]) -> dict[int, Excerpt]:
+    """By change point: its line around the alert's range."""
     if len(alert.ends) < 2:
-        return []
+        return {}
     first, last = alert.ends
-    beside = max(AROUND, BESIDE)
-    return lines.points(series, alert.branch, max(0, first - beside), last + beside)
-
-
-def excerpts_of(alert: Alert, points: Sequence[ChangePoint], line: Iterable[LinePoint]) -> dict[int, Excerpt]:
-    """By change point: its line around the range."""
+    series = {cp.series_id for cp in points}
     of_series: dict[int, list[LinePoint]] = defaultdict(list)
-    for point in line:
+    for point in lines.points(series, alert.branch, max(0, first - AROUND), last + AROUND):
         of_series[point.series_id].append(point)
     return {cp.pk: Excerpt.of(of_series[cp.series_id], alert.ends) for cp in points if of_series[cp.series_id]}
 

@@ -52,7 +52,7 @@ class SensitivityPart(SensitivityPage):
 def load(project: Project) -> SensitivityPage:
     branch = sensitivity.default_branch(project.pk)
     rows = shown_rows(branch, current_series(project)) if branch else []
-    rows.sort(key=lambda row: (-(row.found.smallest or 0), row.benchmark, row.metric.name))
+    rows.sort(key=lambda row: (-(row.found.smallest or 0), row.benchmark, row.metric.name, row.machine))
     noisy = [row for row in rows if row.found.too_noisy]
     return SensitivityPage(project, branch, noisy, [row for row in rows if not row.found.too_noisy])
 
@@ -111,8 +111,8 @@ def current_series(project: Project) -> QuerySet[Series]:
     """The series of the newest environment, for each current benchmark, metric and machine."""
     newest = Benchmark.objects.filter(project=project).values("name").annotate(newest=Max("pk")).values("newest")
     series = Series.objects.filter(project=project, benchmark__in=newest)
-    rows = series.order_by("benchmark", "metric", "machine", "-pk")
-    return rows.distinct("benchmark", "metric", "machine")
+    of_lines = series.order_by().values("benchmark", "metric", "machine").annotate(last=Max("pk"))
+    return Series.objects.filter(pk__in=of_lines.values("last"))
 
 
 def sensitivity_document(page: SensitivityPage) -> SensitivityList:

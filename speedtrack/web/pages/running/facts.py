@@ -1,6 +1,7 @@
 """The facts of a machine by topic."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 UNKNOWN = "unknown"  # the value that a runner sends for a fact that it cannot read
@@ -29,6 +30,7 @@ class FactGroups:
         return cls({topic: group for topic, group in groups.items() if group}, sorted(facts.keys() - set(names)))
 
 
+@lru_cache(maxsize=1000)
 def topic_of(fact: str) -> str:
     """The topic with the longest prefix of the fact's name, else the kernel."""
     prefixes = {

@@ -4,14 +4,16 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import connection
 from django.utils import timezone
 
+from speedtrack.alerts.lines.linecolumns import list_of
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
-from speedtrack.runs.models import Attempt, Build, Run, Trial
+from speedtrack.ground.postgres.pgvalues import all_rows
+from speedtrack.runs.models import Attempt, Build, Run
 from speedtrack.web.drawing.small.strips import TrialMark, TrialStrip, order_place
 
 MOST_BENCHMARKS = 8  # with a part of the bar each
@@ -27,7 +29,7 @@ STOP_REASONS = {
 
 
 class TrialRow(NamedTuple):
-    """What the page shows of a trial."""
+    """What the page shows of a trial. ``began``: seconds since 1970."""
 
     order: int
     benchmark: str
@@ -35,7 +37,11 @@ class TrialRow(NamedTuple):
     number: int
     seconds: float
     flags: list[str]
-    started_at: datetime
+    began: float
+
+    @property
+    def started_at(self) -> datetime:
+        return datetime.fromtimestamp(self.began, UTC)
 
 
 class ShownResult(NamedTuple):
@@ -117,6 +123,18 @@ class TrialTotals(NamedTuple):
     last: datetime = datetime.max
 
 
+# Columns as arrays in PostgreSQL's binary form, and texts as JSON: a row per trial would cost Python too much.
+TRIALS = """
+    SELECT array_send(array_agg("order")), json_agg(name)::text, json_agg(side)::text, array_send(array_agg(number)),
+           array_send(array_agg(seconds)), json_agg(flags)::text, array_send(array_agg(began))
+      FROM (SELECT t."order", b.name, r.side, t.number, t.seconds, t.flags,
+                   extract(epoch FROM t.started_at)::float8 AS began
+              FROM runs_result r
+              JOIN benchmarks_benchmark b ON b.id = r.benchmark_id
+              JOIN runs_trial t ON t.result_id = r.id
+             WHERE r.attempt_id = %(attempt)s
+          ORDER BY t."order", t.result_id, t.number LIMIT %(most)s) trial
+"""
 TOTALS = """
     SELECT sum(of_benchmark.trials)::int,
            (SELECT coalesce(jsonb_object_agg(flag, trials), '{}')
@@ -140,10 +158,10 @@ TOTALS = """
 
 def trials_of(attempt: Attempt | None) -> list[TrialRow]:
     """The trials in the order of measuring; of more than DRAWN the first, and one more."""
-    sources = {"benchmark": "result__benchmark__name", "side": "result__side"}
-    columns = [sources.get(name, name) for name in TrialRow._fields]
-    trials = Trial.objects.filter(result__attempt=attempt).order_by("order", "result", "number")
-    return [TrialRow._make(row) for row in trials.values_list(*columns)[: DRAWN + 1]] if attempt else []
+    if attempt is None:
+        return []
+    (columns,) = all_rows(TRIALS, {"attempt": attempt.pk, "most": DRAWN + 1})
+    return list(map(TrialRow._make, zip(*map(list_of, columns), strict=True)))
 
 
 def totals_of(attempt: Attempt | None, trials: Sequence[TrialRow]) -> TrialTotals:
@@ -162,9 +180,10 @@ def totals_of(attempt: Attempt | None, trials: Sequence[TrialRow]) -> TrialTotal
     spent: dict[str, float] = defaultdict(float)
     for (benchmark, _), seconds in blocks.items():
         spent[benchmark] += seconds
-    first = min(trial.started_at for trial in trials)
-    last = max(trial.started_at + timedelta(seconds=trial.seconds) for trial in trials)
-    return TrialTotals(len(trials), Counter(flag for trial in trials for flag in set(trial.flags)), spent, first, last)
+    first = min(trial.began for trial in trials)
+    last = max(trial.began + trial.seconds for trial in trials)
+    moments = [datetime.fromtimestamp(moment, UTC) for moment in (first, last)]
+    return TrialTotals(len(trials), Counter(flag for trial in trials for flag in set(trial.flags)), spent, *moments)
 
 
 def phases_of(

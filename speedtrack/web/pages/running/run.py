@@ -5,23 +5,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import BooleanField, Case, ExpressionWrapper, F, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet, Value
 from django.http import Http404
 
 from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.reports.measuring import MeasuredColumns
 from speedtrack.reports.runs import RunDetails
 from speedtrack.retention import policies
 from speedtrack.runs.models import (
     Attempt,
     Build,
     Import,
-    Measurement,
     Origin,
     Result,
     Run,
     RunEvent,
-    Samples,
     Status,
 )
 from speedtrack.runs.queue import estimates
@@ -245,12 +244,8 @@ def measurement_rows(run: Run, attempt: Attempt | None, are_drawn: bool) -> list
     """The attempt's measurements, ordered by benchmark, metric and side. ``are_drawn``: with the values of trials."""
     if attempt is None:
         return []
-    samples = Samples.objects.filter(measurement=OuterRef("pk")).values("values")
-    metrics_of_chart = drawn_metrics(run) if are_drawn else []
-    values = Case(When(series__metric__in=metrics_of_chart, then=Subquery(samples)), default=None)
-    columns = ("series__benchmark__name", "series__metric", *MeasurementRow._fields[2:-1])
-    stored_values = Measurement.objects.filter(attempt=attempt).values_list(*columns, values)
-    rows = [MeasurementRow(benchmark, METRICS[metric], *remaining) for benchmark, metric, *remaining in stored_values]
+    _, _, *columns = MeasuredColumns.of(attempt, drawn_metrics(run) if are_drawn else ())
+    rows = list(map(MeasurementRow._make, zip(*columns, strict=True)))
     order = {metric.name: index for index, metric in enumerate(METRICS.among(row.metric.name for row in rows))}
     return sorted(rows, key=lambda r: (r.benchmark, order[r.metric.name], r.side))
 

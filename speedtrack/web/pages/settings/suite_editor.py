@@ -90,9 +90,9 @@ class SuitePage:
     directory: str
 
     @property
-    def lines(self) -> range:
-        """The numbers of its lines."""
-        return range(1, self.text.count("\n") + 2)
+    def lines(self) -> list[str]:
+        """The numbers of its lines, as texts: Django asks for the language of each number."""
+        return list(map(str, range(1, self.text.count("\n") + 2)))
 
     @property
     def is_saved(self) -> bool:

@@ -40,7 +40,9 @@ class CardLine:
         return next((value for value in reversed(self.values) if value is not None), None)
 
 
-def stretch_of(series: Sequence[int], branch: Branch, first: int, last: int, points: Iterable[ChangePoint]) -> CardLine:
+def stretch_of(
+    series: Sequence[int], branch: Branch, first: int, last: int, points: Iterable[ChangePoint] = ()
+) -> CardLine:
     """The clean values at each commit of a stretch; if several of these series have one, that of the newest series."""
     values: list[float | None] = [None] * (last - first + 1)
     for line in sorted(linecolumns.columns(series, branch, first, last), key=lambda line: line.series_id):
@@ -82,16 +84,19 @@ def label_of(metric: Metric) -> Callable[[float], str]:
 def alert_card(pk: int) -> LinkPicture:
     """The line of the worst change of an alert, around its commit."""
     alert = alert_page.alert_or_404(pk)
-    points = sorted(changes.change_points().filter(alert=alert), key=lambda cp: cp.rank)
+    points = alert_page.ranked_changes(alert, alert_page.changes_near(alert))
     title = visible(f"Alert {alert.pk}: {alert.project.name}")
-    position = Position.objects.filter(branch=alert.branch_id, commit=alert.commit_id).first()
     subtitle = visible(f"{alert.commit.short} {alert.commit.subject}")
-    if not points or position is None:
+    commits = {alert.commit_id, *(cp.commit_id for cp in points[:1])}
+    positions = Position.objects.filter(branch=alert.branch_id, commit__in=commits).values_list("commit", "number")
+    number_of = dict(positions)
+    if not points or alert.commit_id not in number_of:
         return LinkPicture(SITE, title, subtitle, alert.status, "same", [])
-    worst = points[0]
-    first, last = max(0, position.number - AROUND[0]), position.number + AROUND[1]
-    worst_changes = changes.on_branch(alert.branch, first, last).filter(pk=worst.pk)
-    line = stretch_of([worst.series_id], alert.branch, first, last, worst_changes)
+    worst, number = points[0], number_of[alert.commit_id]
+    first, last = max(0, number - AROUND[0]), number + AROUND[1]
+    line = stretch_of([worst.series_id], alert.branch, first, last)
+    if first <= (at := number_of.get(worst.commit_id, -1)) <= last:
+        line.marks.append((at - first, look_of_change(worst)))
     values = line.values[: 1 + max((at for at, value in enumerate(line.values) if value is not None), default=0)]
     metric = METRICS[worst.series.metric]
     fact = f"{numbers.effect(metric, worst.is_slowdown)} {worst.change_in_words} {worst.series.benchmark.name}"
