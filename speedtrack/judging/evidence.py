@@ -9,7 +9,6 @@ from itertools import product, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from django.db import connection
 from django.db.models import Q
 
 from speedtrack.alerts.lines import effects
@@ -18,7 +17,7 @@ from speedtrack.alerts.pairs import pairing
 from speedtrack.alerts.pairs.pairing import Pair
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.ground.postgres.pgvalues import array_text
+from speedtrack.ground.postgres.pgvalues import array_text, rows_of_arrays
 from speedtrack.judging.evidencequery import EVIDENCE
 from speedtrack.judging.points import Place, PointRow, SidePoint, combined
 from speedtrack.runs.models import MEASURED, Reason, Run, Samples, Side
@@ -146,10 +145,9 @@ def evidence_rows(**lists: list[Any]) -> Rows:
     if not any(lists.values()):
         return rows
     parameters: dict[str, Any] = {name: array_text(lists.get(name, [])) for name in LISTS}
-    with connection.cursor() as cursor:
-        cursor.execute(EVIDENCE, {**parameters, "measured": list(MEASURED), "headline": HEADLINE, "many": MANY})
-        for kind, ids, texts, values in cursor:
-            rows[kind].append((ids, texts, values))
+    constants = {"measured": list(MEASURED), "headline": HEADLINE, "many": MANY}
+    for kind, ids, texts, values in rows_of_arrays(EVIDENCE, {**parameters, **constants}):
+        rows[kind].append((ids, texts, values))
     return rows
 
 

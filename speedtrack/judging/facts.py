@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from django.db.models import OuterRef, Q, Subquery
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from speedtrack.alerts.lines.linecolumns import Array
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import METRICS, Metric
-from speedtrack.ground.postgres.plainrows import among_selected
+from speedtrack.ground.postgres.plainrows import among, among_selected
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.judging.neighbours import NeighbourColumns, judge_neighbours, no_neighbours
 from speedtrack.judging.seriescolumns import SeriesColumns, no_series, series_of_commits
 from speedtrack.judging.verdicts import Judgement, Ruling
@@ -134,12 +135,19 @@ def changes_of(commits: Collection[int]) -> Iterable[ChangePoint]:
 
     ``width``: how many commits may be the cause.
     """
+    return CHANGES.rows(commits=list(commits))
+
+
+def changes_by_commit(commits: list[int]) -> QuerySet[ChangePoint]:
     positions = Position.objects.filter(branch=OuterRef("branch"))
     first, last = (Subquery(positions.filter(commit=OuterRef(end)).values("number")) for end in ("before", "commit"))
-    alerts = Alert.objects.standing().filter(commit__in=commits).values("pk")
-    own = Q(alert=None, commit__in=commits) | Q(among_selected("alert_id", alerts))
+    alerts = Alert.objects.standing().filter(among("commit_id", commits)).values("pk")
+    own = Q(among("commit_id", commits), alert=None) | Q(among_selected("alert_id", alerts))
     rows = ChangePoint.objects.filter(own, status__in=CERTAINTY).select_related("alert", "series__benchmark")
     return rows.defer("series__benchmark__definition").annotate(width=last - first).order_by("-pk")
+
+
+CHANGES = PreparedQuery(changes_by_commit)
 
 
 def read_runs(commits: Collection[int], facts: dict[int, CommitFacts], with_progress: bool) -> None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from django.db import connection
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.linecolumns import Array, array_of
+from speedtrack.ground.postgres.pgvalues import rows_of_arrays
 from speedtrack.judging.sidecolumns import BENCHMARKS, NamedIds, SideNames, names_of
 
 # A row for each commit, machine and metric, its columns as arrays in PostgreSQL's binary form; then one with the names
@@ -88,10 +88,8 @@ def series_of_commits(commits: Collection[int]) -> dict[int, SeriesColumns]:
     if not commits:
         return {}
     rows: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-    with connection.cursor() as cursor:
-        cursor.execute(BY_METRIC, {"commits": list(commits)})
-        for commit, *row in cursor:
-            rows[commit].append(tuple(row))
+    for commit, *row in rows_of_arrays(BY_METRIC, {"commits": list(commits)}):
+        rows[commit].append(tuple(row))
     (_, *row_of_benchmarks), *of_machines = sorted(rows.pop(0), key=lambda row: row[0])
     metrics = {metric for own in rows.values() for _, metric, *_ in own}
     names, benchmarks = names_of(metrics, *row_of_benchmarks)

@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from django.db import connection
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.comparisons import MeasuredCommit
 from speedtrack.alerts.lines.linecolumns import Array, array_of
+from speedtrack.ground.postgres.pgvalues import rows_of_arrays
 from speedtrack.judging.points import CommitOnMachine, SidePoint, points_to_compare
 
 # Beside the rows of a table ``point``: one with the names, ladders and ids of their benchmarks.
@@ -145,10 +145,8 @@ def side_columns(sides: Sequence[CommitOnMachine]) -> list[SideColumns]:
     """For each side all its points without samples: one query."""
     commits, machines = zip(*set(sides), strict=True)
     rows: dict[CommitOnMachine, list[tuple[Any, ...]]] = defaultdict(list)
-    with connection.cursor() as cursor:
-        cursor.execute(BY_METRIC, {"commits": list(commits), "machines": list(machines)})
-        for commit, machine, *row in cursor:
-            rows[CommitOnMachine(commit, machine)].append(tuple(row))
+    for commit, machine, *row in rows_of_arrays(BY_METRIC, {"commits": list(commits), "machines": list(machines)}):
+        rows[CommitOnMachine(commit, machine)].append(tuple(row))
     (row_of_benchmarks,) = rows.pop(CommitOnMachine(0, 0))
     metrics = {metric for of_side in rows.values() for metric, *_ in of_side}
     names, benchmarks = names_of(metrics, *row_of_benchmarks)

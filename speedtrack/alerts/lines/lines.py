@@ -12,6 +12,7 @@ from typing import NamedTuple
 from django.db import connection
 from django.db.models import QuerySet
 
+from speedtrack.ground.postgres.pgvalues import array_text
 from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Measurement, Samples
 from speedtrack.stats.summary import summarize
@@ -34,9 +35,10 @@ def sql(query: str) -> str:
 
 # By series, not by commit: a commit has the points of all other series as well. The lateral subqueries let the index of
 # points find them, whatever PostgreSQL assumes about the sizes of the tables.
-SUMMARIES = sql("""
+COLUMNS = """
     SELECT m.series_id, p.number, m.commit_id, m.attempt_id, m.value, m.low, m.high, m.n,
-           string_to_array(m.flags, ',')
+           string_to_array(m.flags, ',')"""
+SUMMARIES = sql(f"""{COLUMNS}
       FROM unnest(%(series)s::bigint[]) AS s(id)
 CROSS JOIN LATERAL (
         SELECT m.* FROM runs_measurement m
@@ -46,7 +48,17 @@ CROSS JOIN LATERAL (
            AND IS_POINT OFFSET 0) m
       JOIN projects_position p ON p.branch_id = %(branch)s AND p.commit_id = m.commit_id
   ORDER BY p.number, m.series_id, m.attempt_id
-""")
+""")  # noqa: S608 - constants
+# Of many series at a single position: by commit, although that reads the points of other series as well.
+MANY = 300
+SUMMARIES_AT = sql(f"""{COLUMNS}
+      FROM projects_position p
+CROSS JOIN LATERAL (
+        SELECT m.* FROM runs_measurement m
+         WHERE m.commit_id = p.commit_id AND m.series_id + 0 = ANY (%(series)s::bigint[]) AND IS_POINT OFFSET 0) m
+     WHERE p.branch_id = %(branch)s AND p.number BETWEEN %(first)s AND %(last)s
+  ORDER BY p.number, m.series_id, m.attempt_id
+""")  # noqa: S608 - constants
 
 
 def point_measurements() -> QuerySet[Measurement]:
@@ -79,8 +91,10 @@ def points(series_ids: Iterable[int], branch: Branch, first: int, last: int = EN
     A commit that was not measured is absent. Reads the index alone; samples are loaded only for commits that a series
     measured more than once: they are pooled.
     """
+    series = list(series_ids)
+    summaries = SUMMARIES_AT if first == last and len(series) > MANY else SUMMARIES
     with connection.cursor() as cursor:
-        cursor.execute(SUMMARIES, {"branch": branch.pk, "first": first, "last": last, "series": list(series_ids)})
+        cursor.execute(summaries, {"branch": branch.pk, "first": first, "last": last, "series": array_text(series)})
         rows = [LinePoint._make(row) for row in cursor]
     if len({(row.series_id, row.commit_id) for row in rows}) == len(rows):
         return rows

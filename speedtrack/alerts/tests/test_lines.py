@@ -45,6 +45,18 @@ def test_a_point_is_one_commit_with_the_samples_of_all_its_runs(history: History
     assert found[7].flags == ["steal"]
 
 
+def test_many_series_of_one_commit_are_read_by_commit(
+    history: History, series: Series, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = [history.series(name) for name in ("other", "third")]
+    history.measure(others, {history.branch.positions.get(number=5).commit_id: [[7.0, 8.0, 9.0]] * 2})
+    pks = [series.pk, others[0].pk]
+    by_series = [lines.points(pks, history.branch, number, number) for number in (3, 5, 7)]
+    assert [len(points) for points in by_series] == [0, 2, 1]
+    monkeypatch.setattr(lines, "MANY", 1)
+    assert [lines.points(pks, history.branch, number, number) for number in (3, 5, 7)] == by_series
+
+
 def test_columns_are_the_same_points(history: History, series: Series) -> None:
     other = history.series("other")
     history.measure([other], {history.branch.positions.get(number=6).commit_id: [[7.0, 8.0, 9.0]]})

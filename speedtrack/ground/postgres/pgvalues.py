@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from django.db import InterfaceError, OperationalError, connection, models
 from django.db.backends.postgresql.base import ServerBindingCursor
+from psycopg.pq import Format
 
 Row = TypeVar("Row", bound=models.Model)
 
@@ -41,6 +42,18 @@ def first_row(statement: str, values: Mapping[str, Any]) -> tuple[Any, ...] | No
 def all_rows(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """All rows of a statement. PostgreSQL plans it once per connection, like that of ``first_row``."""
     with apart(), connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
+def rows_of_arrays(statement: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Like ``all_rows``, in PostgreSQL's binary form: long arrays and bytes take it and this process half as long.
+
+    Not for columns that Django reads in its own way, such as times and ``jsonb``: it knows their text alone.
+    """
+    with apart(), connection.cursor() as cursor:
+        cursor.cursor.format = Format.BINARY
         cursor.execute(statement, values)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Count, OuterRef, Q, Subquery, Window
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Window
 from django.db.models.functions import Extract, JSONObject
 
 from speedtrack.alerts.lines import lines
@@ -15,6 +15,7 @@ from speedtrack.alerts.lines.linecolumns import Array
 from speedtrack.alerts.lines.lines import LinePoint
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.judging.facts import CommitFacts, facts_of
 from speedtrack.judging.neighbours import Neighbour, NeighbourColumns, no_neighbours
 from speedtrack.judging.seriescolumns import MeasuringMachine, SeriesColumns, no_series
@@ -263,21 +264,34 @@ def tags_around(commit: Commit, tags: list[dict[str, Any]]) -> tuple[list[str], 
     return [tag["name"] for tag in tags if tag["sha"] == commit.sha], LastRelease(*last[2:]) if last else None
 
 
+def newest_runs(project: int, commit: int) -> QuerySet[Run]:
+    rows = Run.objects.filter(project=project, commit=commit).select_related("machine", "base", "linked__commit")
+    return rows.annotate(total=Window(Count("pk"))).defer("machine__facts").order_by("-id")[:MOST_RUNS]
+
+
+NEWEST_RUNS = PreparedQuery(newest_runs)
+
+
 def runs_of(commit: Commit) -> list[Run]:
     """The newest runs of a commit, newest first, each with ``total``: how many there are."""
-    related = ("machine", "base", "linked__commit")
-    rows = Run.objects.filter(project=commit.project, commit=commit).select_related(*related)
-    runs = list(rows.annotate(total=Window(Count("pk"))).defer("machine__facts").order_by("-id")[:MOST_RUNS])
+    runs = NEWEST_RUNS.rows(project=commit.project_id, commit=commit.pk)
     for run in runs:
         run.project, run.commit = commit.project, commit
     return runs
 
 
+def naming_alerts(project: int, commit: int) -> QuerySet[Alert]:
+    condition = Q(commit=commit) | Q(fixed_by=commit) | Q(reverted_by=commit)
+    return for_banners(Alert.objects.standing().filter(condition, project=project)).order_by("-pk")
+
+
+NAMING_ALERTS = PreparedQuery(naming_alerts)
+
+
 def alerts_of(commit: Commit) -> list[CommitAlert]:
     """The alerts that name a commit, newest first, each with the commit's roles in it."""
-    condition = Q(commit=commit) | Q(fixed_by=commit) | Q(reverted_by=commit)
-    alerts = Alert.objects.standing().filter(condition, project=commit.project)
-    return [CommitAlert(alert, roles_of(alert, commit)) for alert in for_banners(alerts).order_by("-pk")]
+    alerts = NAMING_ALERTS.rows(project=commit.project_id, commit=commit.pk)
+    return [CommitAlert(alert, roles_of(alert, commit)) for alert in alerts]
 
 
 def roles_of(alert: Alert, commit: Commit | None) -> list[str]:

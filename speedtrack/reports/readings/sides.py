@@ -68,11 +68,14 @@ CROSS JOIN LATERAL (
       ORDER BY abs(p.number - h.number) LIMIT 1) near
   ORDER BY h.commit_id, way.sign, near.apart
 """  # noqa: S608 - constants
+# An attempt is of one machine, so one of its series names it.
 MEASURED_BY = lines.sql("""
-    SELECT m.commit_id, s.machine_id, x.name, count(*)
+    SELECT m.commit_id, s.machine_id, x.name, sum(m.points)::bigint
       FROM unnest(%(commits)s::int[]) AS c (id)
 CROSS JOIN LATERAL (
-        SELECT m.commit_id, m.series_id FROM runs_measurement m WHERE m.commit_id = c.id AND IS_POINT OFFSET 0) m
+        SELECT m.commit_id, max(m.series_id) AS series_id, count(*) AS points
+          FROM runs_measurement m WHERE m.commit_id = c.id AND IS_POINT
+      GROUP BY m.commit_id, m.attempt_id OFFSET 0) m
       JOIN runs_series s ON s.id = m.series_id
       JOIN runs_machine x ON x.id = s.machine_id
   GROUP BY 1, 2, 3

@@ -214,10 +214,15 @@ def on_another(made: World, name: str, place: int, count: int) -> None:
     """Give a commit ``count`` results of another machine, in copies of a series with other metrics."""
     machine, _ = Machine.objects.get_or_create(name=name)
     point = Measurement.objects.filter(commit=made.commit(place), paired=False, series__metric=CPU).order_by("pk")[0]
+    attempt, run = point.attempt, point.attempt.run
+    run.pk, run.machine = None, machine
+    run.save()
+    attempt.pk, attempt.run = None, run
+    attempt.save()
     for metric in [*METRICS][:count]:
         names = {"project": made.project, "benchmark": point.series.benchmark, "environment": point.series.environment}
         series, _ = Series.objects.get_or_create(machine=machine, metric=metric, **names)
-        point.pk, point.series = None, series
+        point.pk, point.series, point.attempt = None, series, attempt
         point.save()
 
 

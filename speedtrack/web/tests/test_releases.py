@@ -3,12 +3,16 @@
 import csv
 import json
 import re
+from typing import Any
 
 import pytest
+from django.http import QueryDict
 from django.test import Client
 
 from speedtrack.alerts.models import Alert
+from speedtrack.judging import repeated
 from speedtrack.projects.models import Tag
+from speedtrack.runs.models import Measurement
 from speedtrack.tests import builders
 from speedtrack.web.pages.releases import page as releases_page
 from speedtrack.web.pages.releases import versions
@@ -81,6 +85,32 @@ def test_with_many_benchmarks_a_page_has_fewer_releases(
     assert len(client.get("/p/kvd/releases.json").json()["releases"]) == 4
     for before in ("1.0", "nope"):
         assert client.get(f"{ADDRESS}?before={before}").status_code == 404
+
+
+def test_releases_of_other_pages_are_searched_by_benchmark(
+    slow: tuple[World, Alert], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One benchmark has neither the first release nor the one before those of the page."""
+    made, _ = slow
+    tag(made, v1_0=1, v1_1=2, v1_2=3, v1_3=4, v1_4=6, v1_10=7)
+    lacking = [made.commit(place).pk for place in (1, 4)]
+    Measurement.objects.filter(series__benchmark__name="set-p1", commit__in=lacking).delete()
+
+    def cells(names: str) -> tuple[list[Any], list[Any]]:
+        page = releases_page.load("kvd", QueryDict(names))
+        totals = [(total.release.tag, total.before, total.since_before, total.since_first) for total in page.totals]
+        return totals[:2], [
+            (table.name, cell.release.tag, cell.before, cell.first, cell.since_before, cell.since_first)
+            for table in page.tables
+            for cell in table.newest_first[:2]
+        ]
+
+    addresses = ("", "benchmark=get-p1")  # the chart has all releases of the benchmarks that it draws
+    expected = [cells(names) for names in addresses]
+    assert ("set-p1", "1.4", "1.2", "1.1") in [cell[:4] for cell in expected[0][1]]
+    monkeypatch.setattr(versions, "MOST_COMPARED", 8)
+    repeated.forget()
+    assert [cells(names) for names in addresses] == expected
 
 
 def test_totals_of_very_many_benchmarks_are_made_if_asked_for(

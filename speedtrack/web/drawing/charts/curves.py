@@ -59,7 +59,7 @@ def without_dots(chart: LineChart) -> LineChart:
 def within_reach(values: Sequence[LineValue]) -> list[LineValue]:
     """The values, with bands cut where they would determine the scale: a tail of few requests varies by factors."""
     far = REACH * max(SMALLEST_REACH, *(abs(value.value) for value in values))
-    return [replace(value, low=max(value.low, -far), high=min(value.high, far)) for value in values]
+    return [value._replace(low=max(value.low, -far), high=min(value.high, far)) for value in values]
 
 
 def difference_of(old: LineValue, new: LineValue) -> LineValue:

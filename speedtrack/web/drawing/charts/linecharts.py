@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
@@ -23,8 +23,7 @@ TRAILING_ZEROS = re.compile(r"\.0+(?!\d)")
 Scale = Callable[[float], float]
 
 
-@dataclass(frozen=True)
-class LineValue:
+class LineValue(NamedTuple):
     """A value with its interval at a place of the axis. ``title``: the same in words; ``doubtful``: drawn hollow."""
 
     place: float
@@ -52,8 +51,7 @@ class Summarized(Protocol):
 NamedLine = tuple[str, Sequence[LineValue | None]]
 
 
-@dataclass(frozen=True)
-class Dot:
+class Dot(NamedTuple):
     x: float
     y: float
     title: str
@@ -172,14 +170,20 @@ def line_chart(
 
 
 def draw_line(number: int, name: str, points: Sequence[LineValue | None], x: Scale, y: Scale) -> DrawnLine:
-    segments = [list(segment) for is_measured, segment in groupby(points, key=bool) if is_measured]
-    path = "".join(stroke([(x(p.place), y(p.value)) for p in segment if p]) for segment in segments)
-    band = ""
-    for segment in segments:
-        upper = [(x(p.place), y(p.high)) for p in segment if p]
-        lower = [(x(p.place), y(p.low)) for p in segment if p]
-        band += stroke(upper + lower[::-1]) + "Z"
-    dots = [Dot(round(x(p.place), 1), round(y(p.value), 1), p.title, p.doubtful) for p in points if p]
+    path, band, dots = "", "", []
+    for is_measured, segment in groupby(points, key=bool):
+        if is_measured:
+            measured = [p for p in segment if p]
+            across = [x(p.place) for p in measured]
+            middle = [(at, y(p.value)) for at, p in zip(across, measured, strict=True)]
+            upper = [(at, y(p.high)) for at, p in zip(across, measured, strict=True)]
+            lower = [(at, y(p.low)) for at, p in zip(across, measured, strict=True)]
+            path += stroke(middle)
+            band += stroke(upper + lower[::-1]) + "Z"
+            dots += [
+                Dot(round(at, 1), round(up, 1), p.title, p.doubtful)
+                for (at, up), p in zip(middle, measured, strict=True)
+            ]
     return DrawnLine(number, name, path, band, dots)
 
 

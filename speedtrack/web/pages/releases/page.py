@@ -12,11 +12,11 @@ from speedtrack.runs.models import Machine
 from speedtrack.web.addresses import metric_given
 from speedtrack.web.drawing.charts.linecharts import MOST_LINES, LineChart, chart_over_names, measured_value
 from speedtrack.web.pages.releases.points import (
+    DrawnValue,
     MeasuredSeries,
-    Points,
+    SeriesOfPage,
     measured_series,
-    points_by_release,
-    values_by_release,
+    points_of_page,
 )
 from speedtrack.web.pages.releases.tables import (
     BenchmarkTable,
@@ -98,19 +98,18 @@ def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
     has_totals = not everything and (len(counted_names) <= MOST_COUNTED or "totals" in query)
     compared_names = sorted({*chosen_names, *counted_names}) if has_totals else chosen_names
     used_names = {*chosen_names, *counted_names}
-    own = {entry.pk: entry.benchmark for entry in series if entry.benchmark in used_names}
+    own = {entry.pk: entry for entry in series if entry.benchmark in used_names}
     releases = with_outcomes(tags, machine, list(own))
     stretch = whole_of(releases) if everything else stretch_of(releases, query.get("before", ""), len(compared_names))
-    names = {name: number for number, name in enumerate(compared_names)}
-    points = points_by_release({pk: names[name] for pk, name in own.items() if name in names}, stretch)
-    to_compare = ReleasesToCompare(compared_names, stretch, points)
+    names, drawn_names = set(compared_names), set(chosen_names)
+    compared = {pk: entry for pk, entry in own.items() if entry.benchmark in names}
+    drawn = {pk: entry.benchmark for pk, entry in own.items() if entry.benchmark in drawn_names}
+    points = points_of_page(SeriesOfPage(machine.pk if machine else 0, metric, compared, drawn), stretch)
+    to_compare = ReleasesToCompare(compared_names, stretch, compared, points.compared)
     tables, totals = (
         tables_and_totals(project, metric, chosen_names, counted_names, to_compare)
         if has_totals
         else (tables_of(to_compare), [])
-    )
-    chart_points = (
-        points if stretch.is_whole else values_by_release([pk for pk in own if own[pk] in chosen_names], releases)
     )
     return ReleasesPage(
         project,
@@ -123,7 +122,7 @@ def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
         tables,
         totals,
         has_totals,
-        chart_of(metric, releases, chosen_names, chart_points),
+        chart_of(metric, releases, chosen_names, points.every.drawn(drawn)),
     )
 
 
@@ -143,16 +142,16 @@ def choices_of(series: Sequence[MeasuredSeries], requested_names: list[str]) -> 
 
 
 def chart_of(
-    metric: Metric, releases: Sequence[Release], names: Sequence[str], points: Mapping[int, Points]
+    metric: Metric, releases: Sequence[Release], names: Sequence[str], values: Mapping[tuple[str, int], DrawnValue]
 ) -> LineChart | None:
-    """The values of all releases under each of these benchmarks; of several series, those of the newest."""
+    """The values of all releases under each of these benchmarks. ``values``: by benchmark and commit."""
     chart_lines = [
         (
             name,
             [
-                measured_value(metric, f"{release.tag}, {name}", at, own[max(own)]) if own else None
+                measured_value(metric, f"{release.tag}, {name}", at, value) if value else None
                 for at, release in enumerate(releases)
-                for own in (points[release.commit.pk].get(name) if release.commit.pk in points else None,)
+                for value in (values.get((name, release.commit.pk)),)
             ],
         )
         for name in names

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.judging.evidence import TwoSides
 from speedtrack.judging.judge import MatchedPoints
@@ -12,7 +14,7 @@ from speedtrack.judging.repeated import NewestValues, SidesOfProject, digest, ve
 from speedtrack.judging.sides import ComparedRow, compared_rows, total_of_rows
 from speedtrack.judging.totals import Total
 from speedtrack.projects.models import Project
-from speedtrack.web.pages.releases.points import Points
+from speedtrack.web.pages.releases.points import MeasuredSeries, PointColumns, Points
 from speedtrack.web.pages.releases.versions import Release, Stretch
 
 
@@ -65,12 +67,20 @@ TOTALS: NewestValues[list[ReleaseTotal]] = NewestValues(2000, len)
 class ReleasesToCompare:
     """The shown releases under benchmarks, each with the points that it is compared with.
 
-    ``points``: by commit id, those of the shown releases and of those before them.
+    ``series``: those of all compared benchmarks, by id; ``columns``: their points of the shown releases and of those
+    before them.
     """
 
     names: Sequence[str]
     stretch: Stretch
-    points: Mapping[int, Points]
+    series: Mapping[int, MeasuredSeries]
+    columns: PointColumns
+
+    @cached_property
+    def points(self) -> dict[int, Points]:
+        """By commit id: the points of these benchmarks."""
+        names = set(self.names)
+        return self.columns.by_release({pk: own for pk, own in self.series.items() if own.benchmark in names})
 
     @cached_property
     def shown(self) -> dict[str, Points]:
@@ -101,12 +111,10 @@ class ReleasesToCompare:
 
     def sides_of(self, project: Project, counted_names: Sequence[str]) -> SidesOfProject:
         """What totals of these releases over some of the benchmarks rest on."""
-        attempts = [(old.attempts, old.flags, new.attempts, new.flags) for old, new in self.matched.values()]
-        sides = [TwoSides(new.series_id, old.commit_id, new.commit_id) for old, new in self.matched.values()]
-        shown_releases = [(release.tag, release.commit.pk, release.failure) for release in self.stretch.shown]
-        return SidesOfProject(
-            project.pk, digest(repr((counted_names, shown_releases, [*self.matched], attempts)).encode()), sides
-        )
+        shown_releases = [(release.tag, release.failure) for release in self.stretch.shown]
+        names = repr((counted_names, shown_releases, self.stretch.commits)).encode()
+        sides = [TwoSides(0, commit, commit) for commit in np.unique(self.columns.commit).tolist()]
+        return SidesOfProject(project.pk, digest(names, self.columns.fingerprint), sides)
 
 
 def tables_of(comparison: ReleasesToCompare) -> list[BenchmarkTable]:

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from django.db import connection
 from django.http import Http404
 
 from speedtrack.alerts.lines.lines import sql
+from speedtrack.ground.postgres.pgvalues import array_text
+from speedtrack.ground.postgres.plainrows import plain_rows
 from speedtrack.projects.models import Commit, Project
 from speedtrack.projects.releases import Version, version_of
 from speedtrack.runs.models import Machine
@@ -53,6 +56,11 @@ class Stretch:
     def shown(self) -> Sequence[Release]:
         return self.releases[self.begin : self.end]
 
+    @cached_property
+    def commits(self) -> list[int]:
+        """The ids of the commits of all releases."""
+        return [release.commit.pk for release in self.releases]
+
     @property
     def is_whole(self) -> bool:
         return len(self.shown) == len(self.releases)
@@ -81,9 +89,9 @@ def stretch_of(releases: Sequence[Release], before: str, benchmarks: int) -> Str
 
 
 def tagged_commits(project: Project) -> list[tuple[Version, str, Commit]]:
-    """The newest releases, lowest version first, one per commit."""
+    """The newest releases, lowest version first, one per commit, of which only hash and time are read."""
     shas = {sha: name for name, sha in project.tags.values_list("name", "sha") if version_of(name)}
-    commits = Commit.objects.filter(project=project, sha__in=shas)
+    commits = plain_rows(Commit.objects.filter(project=project, sha__in=shas), ("sha", "committed_at"))
     releases = [(version_of(shas[commit.sha]) or (), shas[commit.sha], commit) for commit in commits]
     return sorted(releases, key=lambda row: row[:2])[-MOST_RELEASES:]
 
@@ -96,7 +104,11 @@ def with_outcomes(
     Releases without runs are left out.
     """
     commits = [commit.pk for *_, commit in tags]
-    parameters = {"series": list(series), "commits": commits, "machine": machine.pk if machine else None}
+    parameters = {
+        "series": array_text(series),
+        "commits": array_text(commits),
+        "machine": machine.pk if machine else None,
+    }
     with connection.cursor() as cursor:
         cursor.execute(OUTCOMES, parameters)
         outcomes = {pk: outcome for pk, *outcome in cursor}
