@@ -10,6 +10,8 @@ from typing import Any, Generic, TypeVar
 from django.db import connections, models
 from django.db.models.query import ModelIterable
 
+from speedtrack.ground.postgres.pgvalues import apart
+
 Row = TypeVar("Row", bound=models.Model)
 #: By type of a value: the placeholder with a number, which no query has for another reason.
 PLACEHOLDERS: dict[Any, Callable[[int], Any]] = {
@@ -47,8 +49,7 @@ class BoundQuery:
         statement = self.statement
         parameters = list(statement.parameters)
         for place, name in statement.names.items():
-            kind = type(parameters[place])  # Django says by it how large an integer is
-            parameters[place] = kind(self.values[name])
+            parameters[place] = self.values[name]  # plain: psycopg chooses the type of an integer by its size
         compiler = copy(statement.compiler)
         compiler.connection, compiler.as_sql = connections[using], lambda: (statement.sql, tuple(parameters))
         return compiler
@@ -56,6 +57,8 @@ class BoundQuery:
 
 class PreparedQuery(Generic[Row]):
     """A query that differs from call to call in its values alone; Django compiles it once per process.
+
+    PostgreSQL plans it once per connection, too (``pgvalues.apart``).
 
     ``build``: the query of these values, as a function whose parameters are annotated as PLACEHOLDERS has them. It is
     called once, with placeholders: it may compare them with columns, but not decide by them.
@@ -88,12 +91,14 @@ class PreparedQuery(Generic[Row]):
     def rows(self, **values: Any) -> list[Row]:
         """The rows for these values, in the order of the query."""
         bound: Any = self._bound(values)
-        return list(ModelIterable(bound))
+        with apart():
+            return list(ModelIterable(bound))
 
     def tuples(self, **values: Any) -> list[tuple[Any, ...]]:
         """The rows of a query of ``values_list``."""
         bound = self._bound(values)
-        return list(bound.get_compiler(bound.db).results_iter(tuple_expected=True))
+        with apart():
+            return list(bound.get_compiler(bound.db).results_iter(tuple_expected=True))
 
     def _bound(self, values: Mapping[str, Any]) -> BoundQuery:
         return BoundQuery(self.queryset.db, self.statement, values, {})
