@@ -9,7 +9,7 @@ from itertools import product, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from speedtrack.alerts.lines import effects
 from speedtrack.alerts.lines.comparisons import Answer
@@ -18,6 +18,7 @@ from speedtrack.alerts.pairs.pairing import Pair
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.ground.postgres.pgvalues import array_text, rows_of_arrays
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.judging.evidencequery import EVIDENCE
 from speedtrack.judging.points import Place, PointRow, SidePoint, combined
 from speedtrack.runs.models import MEASURED, Reason, Run, Samples, Side
@@ -244,9 +245,15 @@ def paired_runs(ends: Ends) -> list[Run]:
     """The paired runs of exactly these commits, newest first; either may be the base."""
     if ends.base_id == ends.head_id:
         return []
-    either = Q(base=ends.base_id, commit=ends.head_id) | Q(base=ends.head_id, commit=ends.base_id)
-    runs = Run.objects.filter(either, machine=ends.machine_id).exclude(reason=Reason.PROFILE)
-    return list(runs.order_by("-id")[:50])
+    return PAIRED_RUNS.rows(machine=ends.machine_id, base=ends.base_id, head=ends.head_id)
+
+
+def runs_between(machine: int, base: int, head: int) -> QuerySet[Run]:
+    either = Q(base=base, commit=head) | Q(base=head, commit=base)
+    return Run.objects.filter(either, machine=machine).exclude(reason=Reason.PROFILE).order_by("-id")[:50]
+
+
+PAIRED_RUNS = PreparedQuery(runs_between)
 
 
 def other_workloads(benchmarks: Collection[tuple[int, int]]) -> set[tuple[int, int]]:

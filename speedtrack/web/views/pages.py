@@ -125,7 +125,7 @@ def alert(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 def alert_values(request: HttpRequest, pk: int) -> HttpResponse:
-    alert_record = alert_page.reported_or_404(pk)
+    alert_record = alert_page.alert_or_404(pk, alert_page.REPORTED_ALERT)
     if alert_record.merged_into_id:
         return redirect("alert-values", pk=alert_record.merged_into_id)
     return plain_response(alert_page.alert_document(alert_record))

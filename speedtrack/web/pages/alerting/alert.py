@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -22,7 +21,7 @@ from speedtrack.alerts.triage import muting, triage
 from speedtrack.alerts.triage.suite_effect import SuiteEffect, suite_effect
 from speedtrack.alerts.triage.triage import CHOICES
 from speedtrack.benchmarks import numbers
-from speedtrack.ground.postgres.pgvalues import apart
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.judging.instructions import Work, is_time_only, sentences_of, works_of
 from speedtrack.judging.layouts import layout_sentences
 from speedtrack.judging.whole import WholeEffect, whole_effect_of
@@ -151,9 +150,8 @@ class AlertPage:
         return advice.what_to_do(self.alert, self.function_tables, self.not_fixed_on, self.events)
 
 
-@cache  # it takes longer to put together than to execute
-def known_alerts() -> QuerySet[Alert]:
-    """All alerts, and what each has to look for: mutes, profiles, a trial of hunks, its whole suite, layouts."""
+def known_alert(pk: int) -> QuerySet[Alert]:
+    """An alert, and what it has to look for: mutes, profiles, a trial of hunks, its whole suite, layouts."""
     related = ("project", "branch", "before", "commit", "assignee", "fixed_by", "reverted_by")
     mutes = Mute.objects.in_force().filter(project=OuterRef("project"))
     profiled = Run.objects.filter(reason=Reason.PROFILE, base=OuterRef("before"), commit=OuterRef("commit"))
@@ -162,16 +160,23 @@ def known_alerts() -> QuerySet[Alert]:
     has = {"has_mutes": Exists(mutes), "has_profiles": Exists(profiled), "has_trial": Exists(trials)}
     has["has_effect"] = Exists(effect)
     has["has_layouts"] = Exists(Result.objects.filter(attempt__run__change_points__alert=OuterRef("pk"), layouts__gt=0))
-    return Alert.objects.with_range().annotate(**has).select_related(*related)
+    return Alert.objects.with_range().annotate(**has).select_related(*related).filter(pk=pk)
 
 
-def alert_or_404(pk: int) -> Alert:
+def reported_alert(pk: int) -> QuerySet[Alert]:
+    """An alert with all that its document shows."""
+    return reports.known_alerts().filter(pk=pk)
+
+
+ALERT, REPORTED_ALERT = PreparedQuery(known_alert), PreparedQuery(reported_alert)
+
+
+def alert_or_404(pk: int, prepared: PreparedQuery[Alert] = ALERT) -> Alert:
     """The alert with this number. Raises Http404 if it does not exist."""
-    with apart():  # to plan it takes PostgreSQL ten times as long as to run it
-        alert: Alert | None = known_alerts().filter(pk=pk).first()
-    if alert is None:
+    alerts = prepared.rows(pk=pk)
+    if not alerts:
         raise Http404(f"There is no alert {pk}.")
-    return alert
+    return alerts[0]
 
 
 def shown_by(pairs: str) -> range:
@@ -327,14 +332,6 @@ def evidence_of(
         of_series = floors.get(cp.series_id), mutes.get(cp.pk), excerpts.get(cp.pk)
         evidence.append(ChangeEvidence(cp, work, whisker, ends, steps, pairs, own_runs, strips, *of_series))
     return evidence
-
-
-def reported_or_404(pk: int) -> Alert:
-    """The alert with this number, with all that its document shows. Raises Http404 if it does not exist."""
-    alert: Alert | None = reports.known_alerts().filter(pk=pk).first()
-    if alert is None:
-        raise Http404(f"There is no alert {pk}.")
-    return alert
 
 
 def alert_document(alert: Alert) -> dict[str, Any]:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, Count, OuterRef, Subquery, When
+from django.db.models import Case, Count, OuterRef, QuerySet, Subquery, When
 from django.http import Http404
 
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.projects.models import Project
 from speedtrack.reports.machines import (
     CheckResult,
@@ -82,7 +83,7 @@ class MachinePage:
         return FactGroups.of(self.recorded)
 
 
-def machine_or_404(name: str) -> Machine:
+def named_machine(name: str) -> QuerySet[Machine]:
     requeued = Run.objects.own().filter(
         machine=OuterRef("pk"), status=Status.QUEUED, round__gt=0, created__gte=OuterRef("quarantined_at")
     )
@@ -90,10 +91,17 @@ def machine_or_404(name: str) -> Machine:
     machines = Machine.objects.annotate(
         queued=queue.waiting_count(), requeued=Case(When(quarantined_at__isnull=False, then=requeued_count))
     )
-    machine = standing.with_work(machines).filter(name=name).first()
-    if machine is None:
+    return standing.with_work(machines).filter(name=name)
+
+
+MACHINE = PreparedQuery(named_machine)
+
+
+def machine_or_404(name: str) -> Machine:
+    machines = MACHINE.rows(name=name)
+    if not machines:
         raise Http404(f"There is no machine {name!r}.")
-    return machine
+    return machines[0]
 
 
 def load(name: str, access: Access) -> MachinePage:

@@ -10,6 +10,7 @@ from django.http import Http404
 
 from speedtrack.accounts.access import Access
 from speedtrack.benchmarks.metrics import METRICS
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.reports.measuring import MeasuredColumns
 from speedtrack.reports.runs import RunDetails
 from speedtrack.retention import policies
@@ -153,16 +154,27 @@ ACTIONS: dict[str, list[tuple[str, str]]] = {
 }
 
 
+def run_of(pk: int) -> QuerySet[Run]:
+    return Run.objects.select_related(*RELATED).filter(pk=pk)
+
+
+def newest_attempt(run: int) -> QuerySet[Attempt]:
+    of_run = Attempt.objects.filter(run=run).select_related(*(f"run__{name}" for name in RELATED))
+    return of_run.order_by("-pk")[:1]
+
+
+RUN, NEWEST_ATTEMPT = PreparedQuery(run_of), PreparedQuery(newest_attempt)
+
+
 def run_or_404(pk: int) -> Run:
-    run = Run.objects.select_related(*RELATED).filter(pk=pk).first()
-    if run is None:
+    runs = RUN.rows(pk=pk)
+    if not runs:
         raise Http404(f"There is no run {pk}. {policies.POLICIES['canaries'].rule}")
-    return run
+    return runs[0]
 
 
 def load(pk: int, access: Access) -> RunPage:
-    of_run = Attempt.objects.filter(run=pk).select_related(*(f"run__{name}" for name in RELATED))
-    attempt = of_run.order_by("pk").last()
+    attempt = next(iter(NEWEST_ATTEMPT.rows(run=pk)), None)
     run = attempt.run if attempt else run_or_404(pk)
     log, log_lines = logs.tail(pk, LOG_TAIL) if attempt else ([], 0)
     events, trials = list(run.events.order_by("pk")), trials_of(attempt)

@@ -4,12 +4,14 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
+from django.db.models import QuerySet
 from django.http import QueryDict
 
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.judging.sides import Between, ComparedRow, ComparedRows
 from speedtrack.judging.totals import Total
 from speedtrack.judging.verdicts import ORDER, Ruling, words_of
@@ -162,18 +164,26 @@ def largest(rows: ComparedRows, ruling: Ruling, causes: Causes) -> list[ToldChan
     return [ToldChange(row, causes.get((row.benchmark, ruling == Ruling.WORSE))) for row in rows.chosen(same_way)]
 
 
+def confirmed_steps(branch: int, first: int, last: int, metric: str, machine: int) -> QuerySet[ChangePoint]:
+    return changes.on_branch(branch, first, last).filter(
+        status=ChangePoint.Status.CONFIRMED,
+        kind=ChangePoint.Kind.STEP,
+        series__metric=metric,
+        series__machine=machine,
+    )
+
+
+STEPS = PreparedQuery(confirmed_steps)
+
+
 def causes_of(project: Project, sides: BothSides, metric: Metric) -> Causes:
     """The largest confirmed steps between both sides, on a branch that has both."""
     span = span_of(project, sides.base.commit, sides.head.commit)
     if span is None or sides.head.machine is None:
         return {}
     branch, first, last = span
-    steps = changes.on_branch(branch, first + 1, last).filter(
-        status=ChangePoint.Status.CONFIRMED,
-        kind=ChangePoint.Kind.STEP,
-        series__metric=metric.name,
-        series__machine=sides.head.machine.pk,
-    )
+    machine = sides.head.machine.pk
+    steps = STEPS.rows(branch=branch.pk, first=first + 1, last=last, metric=metric.name, machine=machine)
     by_size = sorted(steps, key=lambda step: abs(step.ratio - 1))
     return {(step.benchmark_name, step.is_slowdown): step for step in by_size}
 
