@@ -47,6 +47,18 @@ def test_one_statement_reads_them_with_what_they_refer_to(kvd: World) -> None:
         assert rows[0].machine.facts is not None and len(statements) == 2, "a column that was left out is read"
 
 
+def runs_with_attempts(project: int) -> QuerySet[Run]:
+    return Run.objects.filter(project=project).prefetch_related("attempts").order_by("pk")
+
+
+def test_what_is_read_beside_the_rows_is_read_by_one_statement_more(kvd: World) -> None:
+    prepared = PreparedQuery(runs_with_attempts)
+    with CaptureQueriesContext(connection) as statements:
+        rows = prepared.rows(project=kvd.project.pk)
+        assert len(rows) > 1 and all(run.attempts.all() for run in rows)
+        assert len(statements) == 2
+
+
 def test_columns_of_rows_by_a_list_of_ids(kvd: World) -> None:
     prepared = PreparedQuery(columns_of_runs)
     ids = list(Run.objects.order_by("pk").values_list("pk", flat=True))

@@ -71,6 +71,12 @@ class PreparedQuery(Generic[Row]):
     def queryset(self) -> models.QuerySet[Row]:
         return self.build(**self.placeholders)
 
+    @property
+    def beside(self) -> tuple[Any, ...]:
+        """What further statements read of the rows: ``prefetch_related``."""
+        lookups: tuple[Any, ...] = getattr(self.queryset, "_prefetch_related_lookups")  # noqa: B009 (Django's own name)
+        return lookups
+
     @cached_property
     def placeholders(self) -> dict[str, Any]:
         parameters = inspect.signature(self.build).parameters.values()
@@ -89,10 +95,12 @@ class PreparedQuery(Generic[Row]):
         return Statement(compiler, sql, tuple(parameters), names)
 
     def rows(self, **values: Any) -> list[Row]:
-        """The rows for these values, in the order of the query."""
+        """The rows for these values, in the order of the query, with what it reads beside them."""
         bound: Any = self._bound(values)
         with apart():
-            return list(ModelIterable(bound))
+            rows: list[Row] = list(ModelIterable(bound))
+        models.prefetch_related_objects(rows, *self.beside)
+        return rows
 
     def tuples(self, **values: Any) -> list[tuple[Any, ...]]:
         """The rows of a query of ``values_list``."""
