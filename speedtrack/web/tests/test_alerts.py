@@ -6,13 +6,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
 from speedtrack.alerts.triage import triage
 from speedtrack.alerts.triage.triage import Decision, Stale
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.notices import mail
 from speedtrack.notices.models import Outbox
-from speedtrack.runs.models import Measurement
+from speedtrack.runs.models import Measurement, Series
 from speedtrack.web.pages.alerting import alert as alert_page
 from speedtrack.web.tests.world import World, html_of, queries
 
@@ -160,6 +160,18 @@ def test_an_alert_as_values_and_addresses_in_notes_are_links(client: Client, slo
     assert found["changes"][0]["pairs"] > 0 and found["changes"][0]["is_slowdown"]
     assert [one["note"] for one in found["history"] if one["who"] == "ada"] == [note]
     assert client.get("/alerts/9999.json").status_code == 404
+
+
+def test_a_document_takes_as_many_queries_however_many_changes_it_has(client: Client, slow: Slow) -> None:
+    _, alert = slow
+    address = f"/alerts/{alert.pk}.json"
+    changes = ChangePoint.objects.filter(alert=alert)
+    few, count, change = queries(client, address), changes.count(), changes.latest("pk")
+    for series in Series.objects.exclude(pk=change.series_id)[:3]:
+        change.pk, change.series = None, series
+        change.save(force_insert=True)
+    assert len(client.get(address).json()["changes"]) == count + 3
+    assert queries(client, address) == few
 
 
 def test_the_number_of_queries_does_not_grow(client: Client, slow: Slow) -> None:
