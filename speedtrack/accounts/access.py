@@ -81,58 +81,53 @@ class NamedProject:
     model: type[Model] | None = None
     path: str = ""
 
-    @property
-    def condition(self) -> Q:
-        """Of a query of projects."""
-        if self.model is None:
-            return Q(slug=self.key)
-        return Q(pk__in=self.model._default_manager.filter(pk=self.key).values(self.path))
 
-
-def known_projects(user: int, named: Q = Q(pk__in=[])) -> QuerySet[Any]:  # noqa: B008 (a constant)
-    """The columns of the projects of ``Access.known``."""
+def known_projects(user: int, condition: Q) -> QuerySet[Any]:
+    """The projects that ``Access.known`` needs, as columns. ``condition``: that of the project the caller names."""
     projects = Project.objects.annotate(
         mine=FilteredRelation("memberships", condition=Q(memberships__user=user)),
-        is_named=ExpressionWrapper(named, output_field=BooleanField()),
+        is_named=ExpressionWrapper(condition, output_field=BooleanField()),
     )
-    rows = projects.filter(Q(is_public=False) | Q(mine__isnull=False) | named)
+    rows = projects.filter(Q(is_public=False) | Q(mine__isnull=False) | condition)
     return rows.values_list("pk", "slug", "is_public", "mine__role", "is_named")
 
 
 def known_by_slug(user: int, key: str) -> QuerySet[Any]:
-    return known_projects(user, NamedProject(key).condition)
+    return known_projects(user, Q(slug=key))
 
 
 @cache
 def known_by_row(model: type[Model], path: str) -> PreparedQuery[Any]:
     def build(user: int, key: int) -> QuerySet[Any]:
-        return known_projects(user, NamedProject(key, model, path).condition)
+        return known_projects(user, Q(pk__in=model._default_manager.filter(pk=key).values(path)))
 
     return PreparedQuery(build)
 
 
-def known_of_nothing(user: int) -> QuerySet[Any]:
-    return known_projects(user)
+def known_without_name(user: int) -> QuerySet[Any]:
+    return known_projects(user, Q(pk__in=[]))
 
 
-KNOWN, KNOWN_BY_SLUG = PreparedQuery(known_of_nothing), PreparedQuery(known_by_slug)
+KNOWN, KNOWN_BY_SLUG = PreparedQuery(known_without_name), PreparedQuery(known_by_slug)
 
 
-def rows_of(named: NamedProject, user: int) -> list[tuple[Any, ...]]:
-    """``known_projects`` with a named one."""
-    prepared = KNOWN_BY_SLUG if named.model is None else known_by_row(named.model, named.path)
-    return prepared.tuples(user=user, key=named.key)
+def known_rows(user: int, project: NamedProject | None) -> list[tuple[Any, ...]]:
+    """The rows of ``known_projects``, with the project that the caller names, if any."""
+    if project is None:
+        return KNOWN.tuples(user=user)
+    prepared = KNOWN_BY_SLUG if project.model is None else known_by_row(project.model, project.path)
+    return prepared.tuples(user=user, key=project.key)
 
 
 class Access:
     """The rights of a person at a page, or of anybody. They are read with one statement, and kept for one request.
 
-    For tokens, which may be limited to one project, use ``visible`` and ``may``. ``named``: the project that the caller
+    For tokens, which may be limited to one project, use ``visible`` and ``may``. ``project``: the one that the caller
     names, if any; the same statement reads whether there is one.
     """
 
-    def __init__(self, caller: Caller, named: NamedProject | None = None) -> None:
-        self.caller, self.named = caller, named
+    def __init__(self, caller: Caller, project: NamedProject | None = None) -> None:
+        self.caller, self.project = caller, project
 
     @property
     def is_operator(self) -> bool:
@@ -147,10 +142,9 @@ class Access:
         if self.is_operator:
             return {}
         user = self.caller.user.pk if self.caller.user and self.caller.user.is_active else NOBODY
-        rows = KNOWN.tuples(user=user) if self.named is None else rows_of(self.named, user)
         return {
             pk: KnownProject(slug, is_public, Role(role) if role else None, is_named)
-            for pk, slug, is_public, role, is_named in rows
+            for pk, slug, is_public, role, is_named in known_rows(user, self.project)
         }
 
     @cached_property

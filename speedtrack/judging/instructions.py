@@ -78,11 +78,11 @@ def takes_time(cp: ChangePoint) -> bool:
 
 def works_of(points: Sequence[ChangePoint]) -> list[Work]:
     """What instructions say about each of these changes, at the ends of its range; the same order."""
-    counted = series_of_instructions(points)
-    sides = {cp.pk: [TwoSides(pk, cp.before_id, cp.commit_id) for pk in counted[key_of(cp)]] for cp in points}
+    series = series_of_instructions(points)
+    sides = {cp.pk: [TwoSides(pk, cp.before_id, cp.commit_id) for pk in series[key_of(cp)]] for cp in points}
     wanted = {side for of_change in sides.values() for side in of_change}
     judgements = judge(wanted) if wanted else {}
-    return [work_of(cp, [judgements[side] for side in sides[cp.pk] if side in judgements], counted) for cp in points]
+    return [work_of(cp, [judgements[side] for side in sides[cp.pk] if side in judgements], series) for cp in points]
 
 
 def key_of(cp: ChangePoint) -> tuple[int, int]:
@@ -90,7 +90,7 @@ def key_of(cp: ChangePoint) -> tuple[int, int]:
 
 
 def series_of_instructions(points: Iterable[ChangePoint]) -> SeriesOfInstructions:
-    """The series of these changes' benchmarks, the most exact metric first, then the newest."""
+    """By benchmark and machine: the series that count instructions, the most exact metric first, then the newest."""
     benchmarks = {cp.series.benchmark_id for cp in points}
     rows = Series.objects.filter(metric__in=INSTRUCTIONS, benchmark__in=benchmarks)
     counted: SeriesOfInstructions = defaultdict(list)

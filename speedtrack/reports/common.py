@@ -97,25 +97,23 @@ class Document(BaseModel):
 
 @cache
 def fields_of(document: type[Document], given: frozenset[str]) -> Callable[[Any], dict[str, Any]]:
-    """The function that reads the fields of a document from a row, but for those that are given.
+    """The function that reads the fields of a document from a row, except those that are given.
 
-    All paths at once, by C, where each part of them is there.
+    One ``attrgetter`` reads all paths, unless a part of one is missing.
     """
-    reads = {name: source.read for name, source in sources(document).items() if name not in given}
+    readers = {name: source.read for name, source in sources(document).items() if name not in given}
     paths = paths_of(document, given)
     get = attrgetter(*paths.values()) if len(paths) > 1 else None
-    functions = {name: read for name, read in reads.items() if not get or name not in paths}
+    functions = {name: reader for name, reader in readers.items() if name not in paths}
 
     def fields(row: Any) -> dict[str, Any]:
         if get is None:
-            return {name: read(row) for name, read in reads.items()}
+            return {name: reader(row) for name, reader in readers.items()}
         try:
             values = dict(zip(paths, get(row), strict=True))
         except AttributeError:  # a part of a path is None, or lacks an attribute
-            return {name: read(row) for name, read in reads.items()}
-        for name, read in functions.items():
-            values[name] = read(row)
-        return values
+            return {name: reader(row) for name, reader in readers.items()}
+        return values | {name: reader(row) for name, reader in functions.items()}
 
     return fields
 

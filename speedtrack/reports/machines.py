@@ -227,7 +227,7 @@ def machine_documents(rows: Iterable[Machine], access: Access) -> list[MachineDo
 
 
 def shifts_of(machine: Machine, access: Access) -> list[ChangePoint]:
-    """The newest changes that the machine caused. Most machines have none: then what they refer to is not asked for."""
+    """The newest changes that the machine caused. Most machines have none, so their ids are read first."""
     shifts = ChangePoint.objects.filter(series__machine=machine, status=ChangePoint.Status.MACHINE)
     newest = access.among(shifts, "series__project").order_by("-pk").values_list("pk", flat=True)[:SHIFTS]
     return list(known_changes().filter(pk__in=list(newest)).order_by("-pk"))

@@ -22,7 +22,7 @@ Status = ChangePoint.Status
 
 
 def narrow_confirmed() -> None:
-    """Bring every confirmed change nearer to its commit: read the finished pairs, then plan those of the next commit.
+    """Narrow each confirmed change: read the pairs that have ended, then plan those of the next commit.
 
     Among change points whose ranges overlap on one machine the clearest leads: it chooses the commit to measure next,
     and the others read the same pairs. One that comes while these are measured waits, as they may name its commit.

@@ -23,7 +23,7 @@ PLACEHOLDERS: dict[Any, Callable[[int], Any]] = {
 
 @dataclass(frozen=True)
 class Statement:
-    """A compiled query. ``names``: by place of a parameter, the name of its value."""
+    """A compiled query. ``names``: by index of a parameter, the name of its value."""
 
     compiler: Any
     sql: str
@@ -48,8 +48,8 @@ class BoundQuery:
         """The compiler, which has nothing left to compile, on the connection of this thread."""
         statement = self.statement
         parameters = list(statement.parameters)
-        for place, name in statement.names.items():
-            parameters[place] = self.values[name]  # plain: psycopg chooses the type of an integer by its size
+        for index, name in statement.names.items():
+            parameters[index] = self.values[name]  # plain: psycopg chooses the type of an integer by its size
         compiler = copy(statement.compiler)
         compiler.connection, compiler.as_sql = connections[using], lambda: (statement.sql, tuple(parameters))
         return compiler
@@ -89,7 +89,7 @@ class PreparedQuery(Generic[Row]):
         compiler = self.queryset.query.get_compiler(self.queryset.db)
         sql, parameters = compiler.as_sql()
         keys = enumerate(map(key_of, parameters))
-        names = {place: name_of[key] for place, key in keys if key in name_of}
+        names = {index: name_of[key] for index, key in keys if key in name_of}
         if missing := set(name_of.values()) - set(names.values()):
             raise ValueError(f"the statement does not compare {', '.join(sorted(missing))} with anything")
         return Statement(compiler, sql, tuple(parameters), names)
@@ -113,9 +113,9 @@ class PreparedQuery(Generic[Row]):
 
 
 class RareRows(Generic[Row]):
-    """Rows that a process asks for again and again, and that there mostly are none of.
+    """Rows that a process looks for again and again, and mostly does not find.
 
-    So their ids are read first, and what they refer to only if there are any. ``build``: the query, without values.
+    So it reads their ids first, and the rows with what they refer to only if there are any. ``build``: the query.
     """
 
     def __init__(self, build: Callable[[], models.QuerySet[Row]]) -> None:

@@ -68,7 +68,7 @@ CROSS JOIN LATERAL (
       ORDER BY abs(p.number - h.number) LIMIT 1) near
   ORDER BY h.commit_id, way.sign, near.apart
 """  # noqa: S608 - constants
-# An attempt is of one machine, so one of its series names it.
+# All series of an attempt belong to one machine, so any of them names it.
 MEASURED_BY = lines.sql("""
     SELECT m.commit_id, s.machine_id, x.name, sum(m.points)::bigint
       FROM unnest(%(commits)s::int[]) AS c (id)

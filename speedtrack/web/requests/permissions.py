@@ -172,10 +172,10 @@ class Permit:
 
     @cached_property
     def access(self) -> Access:
-        return Access(person(self.request.user), self.named)
+        return Access(person(self.request.user), self.named_project)
 
     @property
-    def named(self) -> NamedProject | None:
+    def named_project(self) -> NamedProject | None:
         """The project of the address."""
         if self.slug is not None:
             return NamedProject(self.slug)

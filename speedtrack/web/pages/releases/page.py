@@ -102,10 +102,11 @@ def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
     releases = with_outcomes(tags, machine, list(own))
     stretch = whole_of(releases) if everything else stretch_of(releases, query.get("before", ""), len(compared_names))
     names, drawn_names = set(compared_names), set(chosen_names)
-    compared = {pk: entry for pk, entry in own.items() if entry.benchmark in names}
-    drawn = {pk: entry.benchmark for pk, entry in own.items() if entry.benchmark in drawn_names}
-    points = points_of_page(SeriesOfPage(machine.pk if machine else 0, metric, compared, drawn), stretch)
-    to_compare = ReleasesToCompare(compared_names, stretch, compared, points.compared)
+    compared_series = {pk: entry for pk, entry in own.items() if entry.benchmark in names}
+    drawn_series = {pk: entry.benchmark for pk, entry in own.items() if entry.benchmark in drawn_names}
+    of_page = SeriesOfPage(machine.pk if machine else 0, metric, compared_series, drawn_series)
+    points = points_of_page(of_page, stretch)
+    to_compare = ReleasesToCompare(compared_names, stretch, compared_series, points.compared_points)
     tables, totals = (
         tables_and_totals(project, metric, chosen_names, counted_names, to_compare)
         if has_totals
@@ -122,7 +123,7 @@ def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
         tables,
         totals,
         has_totals,
-        chart_of(metric, releases, chosen_names, points.every.drawn(drawn)),
+        chart_of(metric, releases, chosen_names, points.all_points.drawn(drawn_series)),
     )
 
 

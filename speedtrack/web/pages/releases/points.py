@@ -81,7 +81,7 @@ class DrawnValue(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PointColumns:
+class ReleaseColumns:
     """The points of series of one metric on one machine, an entry for each run, in the order of series and commits.
 
     ``flags``: by series, commit and attempt, of those with any.
@@ -98,24 +98,26 @@ class PointColumns:
     low: Array
     high: Array
 
-    def chosen(self, indices: Array) -> "PointColumns":
+    def chosen(self, indices: Array) -> "ReleaseColumns":
         """Only those at these indices, in this order."""
-        return PointColumns(self.machine_id, self.metric, self.flags, *(column[indices] for column in columns_of(self)))
+        return ReleaseColumns(
+            self.machine_id, self.metric, self.flags, *(column[indices] for column in columns_of(self))
+        )
 
-    def of_series(self, pks: Collection[int]) -> "PointColumns":
+    def of_series(self, pks: Collection[int]) -> "ReleaseColumns":
         return self.chosen(np.flatnonzero(np.isin(self.series, list(pks))))
 
-    def at_commits(self, pks: Collection[int]) -> "PointColumns":
+    def at_commits(self, pks: Collection[int]) -> "ReleaseColumns":
         return self.chosen(np.flatnonzero(np.isin(self.commit, list(pks))))
 
-    def joined(self, further: "PointColumns") -> "PointColumns":
+    def joined(self, further: "ReleaseColumns") -> "ReleaseColumns":
         """These points and further ones, none of which is among these."""
         both = zip(columns_of(self), columns_of(further), strict=True)
         flags = {**self.flags, **further.flags}
-        return PointColumns(self.machine_id, self.metric, flags, *map(np.concatenate, both)).in_order
+        return ReleaseColumns(self.machine_id, self.metric, flags, *map(np.concatenate, both)).in_order
 
     @property
-    def in_order(self) -> "PointColumns":
+    def in_order(self) -> "ReleaseColumns":
         return self.chosen(np.lexsort((self.attempt, self.commit, self.series)))
 
     @property
@@ -140,7 +142,7 @@ class PointColumns:
         return PointRow(commit, self.machine_id, series.pk, *names, attempt, flags, value, low, high)
 
     def drawn(self, series: Mapping[int, str]) -> dict[tuple[str, int], DrawnValue]:
-        """By benchmark and commit: the value of the newest series, of its newest clean run, else of its newest.
+        """By benchmark and commit: a value of the newest series, from its newest clean run, or its newest if none is.
 
         ``series``: the benchmark of each.
         """
@@ -153,7 +155,7 @@ class PointColumns:
         }
 
 
-def columns_of(points: PointColumns) -> tuple[Array, ...]:
+def columns_of(points: ReleaseColumns) -> tuple[Array, ...]:
     return points.series, points.commit, points.attempt, points.is_flagged, points.value, points.low, points.high
 
 
@@ -181,42 +183,42 @@ class SeriesOfPage:
 
     machine_id: int
     metric: Metric
-    compared: Mapping[int, MeasuredSeries]
-    drawn: Mapping[int, str]
+    compared_series: Mapping[int, MeasuredSeries]
+    drawn_series: Mapping[int, str]
 
-    def read(self, commits: Mapping[int, str]) -> PointColumns:
-        """The points of series by one query. ``commits``: of each series, as ``array_text`` has them."""
+    def points_at(self, commits: Mapping[int, str]) -> ReleaseColumns:
+        """The points of some series by one query. ``commits``: by series, its commits as ``array_text`` writes them."""
         texts = array_text(f'"{own}"' for own in commits.values())
         rows = rows_of_arrays(POINTS, {"series": array_text(commits), "commits": texts})
         flagged, *encoded = rows[0] if rows else (None, *[None] * 7)
         flags = {(series, commit, attempt): own for series, commit, attempt, own in flagged or ()}
-        return PointColumns(self.machine_id, self.metric, flags, *map(array_of, encoded)).in_order
+        return ReleaseColumns(self.machine_id, self.metric, flags, *map(array_of, encoded)).in_order
 
 
 class PointsOfPage(NamedTuple):
-    """The points of releases that are compared, and all that were read: the chart has further ones."""
+    """The points that the tables compare, and all points: the chart draws further ones."""
 
-    compared: PointColumns
-    every: PointColumns
+    compared_points: ReleaseColumns
+    all_points: ReleaseColumns
 
 
 def points_of_page(series: SeriesOfPage, stretch: Stretch) -> PointsOfPage:
-    """The points of the shown releases and of those that they are compared with, and those that the chart draws."""
+    """The points of the releases on the page, of those that they are compared with, and of the chart."""
     shown, earlier = stretch.commits[stretch.begin : stretch.end], stretch.commits[: stretch.begin]
     near = [*shown, *dict.fromkeys([*earlier[:1], *earlier[-1:]])]
-    places = {
-        **dict.fromkeys(series.compared, array_text(near)),
-        **dict.fromkeys(series.drawn, array_text(stretch.commits)),
+    commits = {
+        **dict.fromkeys(series.compared_series, array_text(near)),
+        **dict.fromkeys(series.drawn_series, array_text(stretch.commits)),
     }
-    columns = series.read(places)
-    further = references(series.compared, columns, earlier) if earlier else {}
-    if unread := {pk: array_text(commits) for pk, commits in further.items() if pk not in series.drawn}:
-        columns = columns.joined(series.read(unread))
+    columns = series.points_at(commits)
+    further = references(series.compared_series, columns, earlier) if earlier else {}
+    if unread := {pk: array_text(own) for pk, own in further.items() if pk not in series.drawn_series}:
+        columns = columns.joined(series.points_at(unread))
     return PointsOfPage(columns.at_commits({*near, *chain.from_iterable(further.values())}), columns)
 
 
 def references(
-    series: Mapping[int, MeasuredSeries], columns: PointColumns, earlier: Sequence[int]
+    series: Mapping[int, MeasuredSeries], columns: ReleaseColumns, earlier: Sequence[int]
 ) -> dict[int, set[int]]:
     """By series: the first of the ``earlier`` commits that has its benchmark, and the last.
 

@@ -14,7 +14,7 @@ from speedtrack.judging.repeated import NewestValues, SidesOfProject, digest, ve
 from speedtrack.judging.sides import ComparedRow, compared_rows, total_of_rows
 from speedtrack.judging.totals import Total
 from speedtrack.projects.models import Project
-from speedtrack.web.pages.releases.points import MeasuredSeries, PointColumns, Points
+from speedtrack.web.pages.releases.points import MeasuredSeries, Points, ReleaseColumns
 from speedtrack.web.pages.releases.versions import Release, Stretch
 
 
@@ -74,7 +74,7 @@ class ReleasesToCompare:
     names: Sequence[str]
     stretch: Stretch
     series: Mapping[int, MeasuredSeries]
-    columns: PointColumns
+    columns: ReleaseColumns
 
     @cached_property
     def points(self) -> dict[int, Points]:

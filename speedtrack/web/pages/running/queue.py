@@ -161,7 +161,7 @@ ALL_MACHINES = PreparedQuery(all_machines)
 
 
 def shown_machines(access: Access) -> list[Machine]:
-    """All machines, without the words of projects that are hidden from the caller."""
+    """All machines; what a private project says of one is left out for those who may not see that project."""
     machines = ALL_MACHINES.rows()
     keep_secret(machines, access)
     return machines
