@@ -58,7 +58,8 @@ class BoundQuery:
 class PreparedQuery(Generic[Row]):
     """A query that differs from call to call in its values alone; Django compiles it once per process.
 
-    PostgreSQL plans it once per connection, too (``pgvalues.apart``).
+    Once per version of PostgreSQL, to be exact: Django speaks to each in the SQL that it knows. PostgreSQL plans it
+    once per connection (``pgvalues.apart``).
 
     ``build``: the query of these values, as a function whose parameters are annotated as PLACEHOLDERS has them. It is
     called once, with placeholders: it may compare them with columns, but not decide by them.
@@ -66,6 +67,7 @@ class PreparedQuery(Generic[Row]):
 
     def __init__(self, build: Callable[..., models.QuerySet[Row]]) -> None:
         self.build = build
+        self.statements: dict[int, Statement] = {}
 
     @cached_property
     def queryset(self) -> models.QuerySet[Row]:
@@ -82,9 +84,15 @@ class PreparedQuery(Generic[Row]):
         parameters = inspect.signature(self.build).parameters.values()
         return {value.name: PLACEHOLDERS[value.annotation](number) for number, value in enumerate(parameters)}
 
-    @cached_property
+    @property
     def statement(self) -> Statement:
-        """Raises ValueError if a value is no parameter of the statement."""
+        """The query for the server of this thread's connection. Raises ValueError if it leaves out a value."""
+        version: int = connections[self.queryset.db].pg_version
+        if version not in self.statements:
+            self.statements[version] = self._compiled()
+        return self.statements[version]
+
+    def _compiled(self) -> Statement:
         name_of = {key_of(placeholder): name for name, placeholder in self.placeholders.items()}
         compiler = self.queryset.query.get_compiler(self.queryset.db)
         sql, parameters = compiler.as_sql()
