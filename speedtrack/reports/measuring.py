@@ -163,8 +163,10 @@ class MeasuredColumns(NamedTuple):
     samples: list[list[float | None] | None]
 
     @classmethod
-    def of(cls, attempt: Attempt, sampled: Iterable[str] = ()) -> Self:
+    def of(cls, attempt: Attempt | None, sampled: Iterable[str] = ()) -> Self:
         """``sampled``: the metrics whose samples are read."""
+        if attempt is None:
+            return cls(*([] for _ in cls._fields))
         (encoded,) = all_rows(MEASURED, {"attempt": attempt.pk, "sampled": list(sampled)})
         columns = cls(*map(list_of, encoded))
         return columns._replace(metrics=[METRICS[str(name)] for name in columns.metrics])

@@ -190,7 +190,7 @@ def waiting_row(run: WaitingRun | None, expected: ExpectedRun | None) -> SafeStr
 @register.simple_tag
 def measurement_rows(page: RunPage) -> SafeString:
     """The measurements of a run, a row each; of a paired run with their side."""
-    return mark_safe("".join(measurement_row(page.run, row) for row in page.measured))  # noqa: S308 (escaped there)
+    return mark_safe("".join(measurement_row(page.run, row) for row in page.results.measurements))  # noqa: S308 (escaped there)
 
 
 def measurement_row(run: Run, row: MeasurementRow) -> str:

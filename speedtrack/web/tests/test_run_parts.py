@@ -12,7 +12,9 @@ from speedtrack.runs.models import Run, Status
 from speedtrack.runs.queue import queue
 from speedtrack.runs.results import results
 from speedtrack.tests import builders
+from speedtrack.web.pages import paging
 from speedtrack.web.pages.running import phases
+from speedtrack.web.pages.running import results as results_of_run
 from speedtrack.web.pages.running import run as run_page
 from speedtrack.web.pages.running.faults import OTHERWISE, faults_of, remedy_of
 from speedtrack.web.pages.running.phases import TrialTotals, totals_of, trials_of
@@ -48,19 +50,20 @@ def test_a_run_shows_its_time_its_trials_and_what_to_do(client: Client, kvd: Wor
     kvd.push(1)
     lasting = run_page.load(builders.claim(kvd.machines[0]).pk, Access(ANYBODY))
     assert lasting.phases and [part.name for part in lasting.phases.parts] == ["what lasts now, and setting up"]
-    assert (lasting.chart, lasting.placement) == (None, None)
+    assert (lasting.results.chart, lasting.placement) == (None, None)
     kvd.measure()
     run = measured_now(kvd, {2: ["steal", "foreign"]}, [0, 1, 3, 4, 5])
     page = run_page.load(run.pk, Access(ANYBODY))
-    assert page.phases and page.chart
+    chart = page.results.chart
+    assert page.phases and chart
     names = [part.name for part in page.phases.parts]
     assert names[0] == "build" and "get-p1" in names and names[-1] == "reporting"
     assert sum(float(part.width.rstrip("%")) for part in page.phases.parts) == pytest.approx(100, abs=0.1)
-    [row] = page.chart.rows
+    [row] = chart.rows
     assert [dot.flagged for dot in row.strip.dots] == [False, False, True, False, False]
     assert row.strip.dots[2].title == "4. of the run: 5.00 µs, steal, foreign"
-    assert len(page.chart.discarded) == 1  # the place 2, which no trial has
-    assert row.strip.dots[1].x < page.chart.discarded[0] < row.strip.dots[2].x
+    assert len(chart.discarded) == 1  # the place 2, which no trial has
+    assert row.strip.dots[1].x < chart.discarded[0] < row.strip.dots[2].x
     html = html_of(client.get(f"/runs/{run.pk}/"))
     assert "5 trials, 1 discarded and repeated: the median is known to ±0.83% (target ±1.00%)" in html
     assert "; instructions are not countable, because why" in html
@@ -82,13 +85,40 @@ def test_totals_of_many_trials_are_those_of_few(kvd: World, monkeypatch: pytest.
     assert many.spent == pytest.approx(few.spent)
 
 
-def test_a_run_of_many_benchmarks_shows_the_first_rows(
-    client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("most_drawn", [phases.DRAWN, 3], ids=["drawn", "too many to draw"])
+def test_a_run_of_many_benchmarks_shows_some_at_a_time(
+    client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch, most_drawn: int
 ) -> None:
-    run = measured_now(kvd, {}, [0, 1, 3, 4, 5])
-    monkeypatch.setattr(run_page, "MEASURED", 1)
-    html = html_of(client.get(f"/runs/{run.pk}/"))
-    assert "The first 1 of 2; <a" in html and f'href="/runs/{run.pk}.csv"' in html
+    run = Run.objects.filter(status=Status.SUCCEEDED).latest("pk")
+    whole_page = run_page.load(run.pk, Access(ANYBODY))
+    all_rows, all_trials = whole_page.results.measurements, whole_page.trials
+    monkeypatch.setattr(paging, "MOST", 1)
+    monkeypatch.setattr(phases, "DRAWN", most_drawn)
+    monkeypatch.setattr(results_of_run, "DRAWN", most_drawn)
+    first, second = (run_page.load(run.pk, Access(ANYBODY), number) for number in (1, 2))
+    assert (first.results.shown_benchmarks, second.results.shown_benchmarks) == ({"get-p1"}, {"set-p1"})
+    shown_rows = [row[:9] for page in (first, second) for row in page.results.measurements]
+    assert shown_rows == [row[:9] for row in all_rows]
+    for page in (first, second):
+        (name,) = page.results.shown_benchmarks
+        own = [trial for trial in all_trials if trial.benchmark == name]
+        assert page.trials == own[: most_drawn + 1] and len(own) == 5
+        assert page.faults == whole_page.faults and page.phases and whole_page.phases
+        assert [part.name for part in page.phases.parts] == [part.name for part in whole_page.phases.parts]
+        chart = page.results.chart
+        assert chart is None if most_drawn == 3 else [row.benchmark for row in chart.rows] == [name]
+
+
+def test_the_pages_of_a_run_lead_to_each_other(client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.objects.filter(status=Status.SUCCEEDED).latest("pk")
+    assert "morerows" not in html_of(client.get(f"/runs/{run.pk}/"))
+    monkeypatch.setattr(paging, "MOST", 1)
+    first, second = (html_of(client.get(f"/runs/{run.pk}/?page={number}")) for number in (1, 2))
+    assert 'href="?page=2#measurements"' in first and "10 trials, here those of the benchmarks 1 to 1 of 2" in first
+    assert 'href="?page=1#measurements"' in second and 'rel="next"' not in second
+    assert 'data-live="?page=2&amp;part=live"' in second, "what is loaded anew is the same page"
+    part = html_of(client.get(f"/runs/{run.pk}/?page=2&part=live"))
+    assert "/set-p1/" in part and "/get-p1/" not in part
 
 
 def test_the_cores_of_a_run_are_drawn() -> None:

@@ -20,6 +20,7 @@ from speedtrack.web.pages.alerting import alert as alert_page
 from speedtrack.web.pages.alerting import annotations
 from speedtrack.web.pages.commit import document as commit_document
 from speedtrack.web.pages.commit import page as commit_page
+from speedtrack.web.pages.paging import page_of
 from speedtrack.web.pages.project import board as board_page
 from speedtrack.web.pages.project import page as project_page
 from speedtrack.web.pages.running import duels, tries
@@ -145,7 +146,7 @@ def decide_alert(request: HttpRequest, pk: int) -> HttpResponse:
 def run(request: HttpRequest, pk: int) -> HttpResponse:
     if request.GET.get("part") == "duel":
         return render(request, "web/duel_live.html", {"duel": duels.Duel(run_page.run_or_404(pk))})
-    page = run_page.load(pk, access_of(request))
+    page = run_page.load(pk, access_of(request), page_of(request.GET))
     template = "web/run_live.html" if request.GET.get("part") == "live" else "web/run.html"
     section = profiles_page.section_of_run(page.run, request.GET.get("zoom", ""))
     return render(request, template, {"page": page, "run": page.run, "project": page.run.project, "section": section})

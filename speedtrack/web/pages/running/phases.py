@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -133,6 +133,7 @@ TRIALS = """
               JOIN benchmarks_benchmark b ON b.id = r.benchmark_id
               JOIN runs_trial t ON t.result_id = r.id
              WHERE r.attempt_id = %(attempt)s
+               AND (%(benchmarks)s::text[] IS NULL OR b.name = ANY (%(benchmarks)s::text[]))
           ORDER BY t."order", t.result_id, t.number LIMIT %(most)s) trial
 """
 TOTALS = """
@@ -156,11 +157,15 @@ TOTALS = """
 """
 
 
-def trials_of(attempt: Attempt | None) -> list[TrialRow]:
-    """The trials in the order of measuring; of more than DRAWN the first, and one more."""
+def trials_of(attempt: Attempt | None, benchmarks: Collection[str] | None = None) -> list[TrialRow]:
+    """The trials in the order of measuring; of more than DRAWN the first, and one more.
+
+    ``benchmarks``: only of these; None stands for all.
+    """
     if attempt is None:
         return []
-    (columns,) = all_rows(TRIALS, {"attempt": attempt.pk, "most": DRAWN + 1})
+    names = None if benchmarks is None else list(benchmarks)
+    (columns,) = all_rows(TRIALS, {"attempt": attempt.pk, "benchmarks": names, "most": DRAWN + 1})
     return list(map(TrialRow._make, zip(*map(list_of, columns), strict=True)))
 
 
@@ -252,19 +257,31 @@ def placed(phases: Sequence[Phase]) -> list[Phase]:
 
 
 def trial_chart(
-    run: Run, results: Sequence[ShownResult], trials: Sequence[TrialRow], measurements: Sequence[MeasurementRow]
+    run: Run,
+    results: Sequence[ShownResult],
+    trials: Sequence[TrialRow],
+    measurements: Sequence[MeasurementRow],
+    benchmarks: Collection[str],
 ) -> TrialChart | None:
-    """The trials as dots, by the metric that the run is for. None without trials, or with too many for a drawing."""
+    """The trials of some benchmarks as dots, by the metric that the run is for.
+
+    None without trials, or with too many for a drawing. ``results``, ``trials``: of all benchmarks; ``measurements``:
+    of those.
+    """
     if not trials or len(trials) > DRAWN:
         return None
     first, last = trials[0].order, trials[-1].order
     values = values_of(run, measurements)
     marks: dict[tuple[str, str], list[TrialMark]] = defaultdict(list)
     for trial in trials:
+        if trial.benchmark not in benchmarks:
+            continue
         _, by_trial = values.get((trial.benchmark, trial.side), (METRICS[HEADLINE], {}))
         marks[trial.benchmark, trial.side].append(TrialMark(trial.order, by_trial.get(trial.number), trial.flags))
     rows = []
     for result in results:
+        if result.benchmark not in benchmarks:
+            continue
         key = (result.benchmark, result.side)
         metric, _ = values.get(key, (METRICS[HEADLINE], {}))
         strip = TrialStrip.of(marks[key], metric, first, last)

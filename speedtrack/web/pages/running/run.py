@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet, Value
+from django.db.models import QuerySet
 from django.http import Http404
 
 from speedtrack.accounts.access import Access
-from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.postgres.preparedquery import PreparedQuery
-from speedtrack.reports.measuring import MeasuredColumns
 from speedtrack.reports.runs import RunDetails
 from speedtrack.retention import policies
 from speedtrack.runs.models import (
@@ -36,24 +34,17 @@ from speedtrack.web.pages.running.facts import FactGroups
 from speedtrack.web.pages.running.faults import Fault, faults_of, out_of_reach, without_layouts
 from speedtrack.web.pages.running.live import stream_of_run
 from speedtrack.web.pages.running.phases import (
-    DRAWN,
-    MeasurementRow,
     Phases,
     ShownResult,
-    TrialChart,
     TrialRow,
-    drawn_metrics,
     phases_of,
-    totals_of,
-    trial_chart,
-    trials_of,
 )
 from speedtrack.web.pages.running.placement import ShownPlacement, environment_before, environment_of, placement_of
+from speedtrack.web.pages.running.results import AttemptResults
 from speedtrack.web.requests.formats import rows_of
 
 LOG_TAIL = 100  # lines of the log that the page shows
 TRIALS = 400
-MEASURED = 600  # rows; all are in the CSV
 LISTED_SCRIPTS = 60  # of more, one is chosen by its benchmark
 SHOWN_URLS, SHOWN_VALUES = 5, 5  # of what was measured elsewhere
 RELATED = ("project", "commit", "base", "machine", "imported")
@@ -111,11 +102,7 @@ class RunPage:
     version: str
     builds: list[Build]
     events: list[RunEvent]
-    measured: list[MeasurementRow]  #: the first MEASURED of ``measured_count``
-    measured_count: int
-    trials: list[TrialRow]
-    trial_count: int
-    chart: TrialChart | None
+    results: AttemptResults
     phases: Phases | None
     placement: ShownPlacement | None
     facts: FactGroups | None
@@ -124,6 +111,11 @@ class RunPage:
     scripts: list[ReproduceScript]
     deleted: list[str]  #: sentences about what was here
     origin: ShownOrigin | None  #: of what was measured elsewhere
+
+    @property
+    def trials(self) -> list[TrialRow]:
+        """The first trials of the page's benchmarks."""
+        return self.results.shown_trials[:TRIALS]
 
     @property
     def scripted(self) -> list[str]:
@@ -173,26 +165,23 @@ def run_or_404(pk: int) -> Run:
     return runs[0]
 
 
-def load(pk: int, access: Access) -> RunPage:
+def load(pk: int, access: Access, page: int = 1) -> RunPage:
+    """The page of a run. ``page``: which of its benchmarks are shown, from 1."""
     attempt = next(iter(NEWEST_ATTEMPT.rows(run=pk)), None)
     run = attempt.run if attempt else run_or_404(pk)
     log, log_lines = logs.tail(pk, LOG_TAIL) if attempt else ([], 0)
-    events, trials = list(run.events.order_by("pk")), trials_of(attempt)
-    are_drawn = len(trials) <= DRAWN
-    results = results_of(attempt, are_drawn)
-    trial_totals = totals_of(attempt, trials)
-    scripts = reproduce_scripts(run, attempt, results)
+    events, results = list(run.events.order_by("pk")), AttemptResults.of(run, attempt, page)
+    scripts = reproduce_scripts(run, attempt, results.outcomes)
     builds = list(attempt.builds.select_related("commit").order_by("pk")) if attempt else []
-    measurements, environment = measurement_rows(run, attempt, are_drawn), environment_of(attempt)
-    expected = estimates.expected_times(run)
+    environment, expected = environment_of(attempt), estimates.expected_times(run)
     of_machine = environment is None and run.status == Status.FAILED and run.imported is None
     if of_machine and attempt:
         environment = environment_before(run.machine, attempt)
     placement = placement_of(environment.facts) if environment else None
     lacking = {
         "logs": not log,
-        "samples": bool(results) and not trials,
-        "documents": any(result.repeatable for result in results) and not scripts,
+        "samples": bool(results.outcomes) and not results.trials,
+        "documents": any(result.repeatable for result in results.outcomes) and not scripts,
         "events": not events,
     }
     return RunPage(
@@ -207,19 +196,15 @@ def load(pk: int, access: Access) -> RunPage:
         version=states.version_of(run),
         builds=builds,
         events=events,
-        measured=measurements[:MEASURED],
-        measured_count=len(measurements),
-        trials=trials[:TRIALS],
-        trial_count=trial_totals.number,
-        chart=trial_chart(run, results, trials, measurements),
-        phases=phases_of(run, attempt, builds, results, trial_totals),
+        results=results,
+        phases=phases_of(run, attempt, builds, results.outcomes, results.totals),
         placement=placement,
         facts=FactGroups.of(environment.facts.get("series", {})) if environment else None,
         of_machine=of_machine,
         faults=[
             *out_of_reach(attempt),
-            *without_layouts(results),
-            *faults_of(run, trial_totals, (flag for row in measurements for flag in row.flags)),
+            *without_layouts(results.outcomes),
+            *faults_of(run, results.totals, results.flags),
         ],
         scripts=scripts,
         deleted=deletions_in_words(run, [name for name, is_so in lacking.items() if is_so]),
@@ -250,30 +235,6 @@ def deletions_in_words(run: Run, lacking: Collection[str]) -> list[str]:
     """A sentence for each policy that has deleted a part that an ended run lacks."""
     deletions = policies.deletions(run.ended_at) if run.done and lacking else {}
     return [f"{LACKING[name]} {deletions[name]}." for name in lacking if name in deletions]
-
-
-def measurement_rows(run: Run, attempt: Attempt | None, are_drawn: bool) -> list[MeasurementRow]:
-    """The attempt's measurements, ordered by benchmark, metric and side. ``are_drawn``: with the values of trials."""
-    if attempt is None:
-        return []
-    _, _, *columns = MeasuredColumns.of(attempt, drawn_metrics(run) if are_drawn else ())
-    rows = list(map(MeasurementRow._make, zip(*columns, strict=True)))
-    order = {metric.name: index for index, metric in enumerate(METRICS.among(row.metric.name for row in rows))}
-    return sorted(rows, key=lambda r: (r.benchmark, order[r.metric.name], r.side))
-
-
-def results_of(attempt: Attempt | None, are_drawn: bool) -> list[ShownResult]:
-    """The results of an attempt by benchmark and side, without their documents.
-
-    ``are_drawn``: with why their trials ended, which only the drawing says.
-    """
-    if attempt is None:
-        return []
-    documented = ExpressionWrapper(Q(documents__isnull=False), BooleanField())
-    stopping = F("stopping") if are_drawn else Value(None, output_field=BooleanField())
-    columns = ("benchmark__name", "side", stopping, "no_layouts", "repeatable", documented)
-    results = Result.objects.filter(attempt=attempt).order_by("benchmark__name", "side")
-    return [ShownResult._make(row) for row in results.values_list(*columns)]
 
 
 def repeatable_results(attempt: Attempt | None) -> QuerySet[Result]:
