@@ -1,13 +1,14 @@
 """All that judgements rest on, in one query, as each page judges.
 
 Of the heads of sides: the stored answers by commit before, which is found by its distance along any branch, as
-positions are the same on all; flagged points; and steps, with the length of their range. Of the ends of these rows and
-of further ends: the newest builds of both commits and the samples of their paired runs in either direction. Of sides
-without a stored answer: the points.
+positions are the same on all, so that only answers at a distance of the head's bases are unpacked; flagged points; and
+steps, with the length of their range. Of the ends of these rows and of further ends: the newest builds of both commits
+and the samples of their paired runs in either direction. Of sides without a stored answer: the points.
 """
 
 from speedtrack.alerts.lines import effects, lines
 
+FARTHEST = 32767  # commits that a stored distance can have
 FEW = 20  # series, of which batches are searched; of more, all batches of a commit are read
 # Of a stored array that is long, PostgreSQL unpacks the whole for each element that is read; not of a computed one.
 UNPACKED = ", ".join(f"{column} || '{{}}' AS {column}" for column in ("distances", "old", "ratios", "lows", "highs"))
@@ -25,9 +26,22 @@ EVIDENCE = lines.sql(f"""
         SELECT id, project_id, machine_id, benchmark_id, metric
           FROM runs_series WHERE id = ANY (ARRAY(SELECT DISTINCT series_id FROM asked))),
            both_commits AS MATERIALIZED (SELECT DISTINCT base_id, head_id FROM asked),
+           numbers AS MATERIALIZED (
+        SELECT c.id, p.number
+          FROM (SELECT base_id AS id FROM both_commits UNION SELECT head_id FROM both_commits) c
+    CROSS JOIN LATERAL (SELECT number FROM projects_position WHERE commit_id = c.id LIMIT 1) p),
+           heads AS MATERIALIZED (
+        SELECT b.head_id AS id, bool_or(b.base_id IS NULL) AS with_any_base,
+               array_agg((head.number - base.number)::smallint)
+                   FILTER (WHERE head.number - base.number BETWEEN 1 AND {FARTHEST}) AS distances
+          FROM both_commits b
+     LEFT JOIN numbers base ON base.id = b.base_id
+     LEFT JOIN numbers head ON head.id = b.head_id
+      GROUP BY b.head_id),
            stored AS MATERIALIZED (
         SELECT g.*, base.commit_id AS base_id
-          FROM unnest(ARRAY(SELECT DISTINCT head_id FROM asked)) AS head (id)
+          FROM unnest(ARRAY(SELECT id FROM heads)) AS of_head (id)
+          JOIN heads head ON head.id = of_head.id
     CROSS JOIN LATERAL (
             SELECT head.id AS head_id, k.machine_id, k.distance, array_agg(k.series_id) AS series,
                    array_agg(k.answer) AS answers,
@@ -40,6 +54,7 @@ EVIDENCE = lines.sql(f"""
                       FROM (SELECT id, series, answers, {UNPACKED}
                               FROM alerts_comparisonbatch
                              WHERE commit_id = head.id
+                               AND (head.with_any_base OR distances && head.distances)
                                AND ((SELECT count(*) > {FEW} FROM watched) OR series && ARRAY(SELECT id FROM watched))
                             OFFSET 0) b
                 CROSS JOIN LATERAL unnest(b.series) WITH ORDINALITY AS e (series_id, at)
