@@ -26,9 +26,9 @@ def version_in_sql(name: str) -> str:
     return f"string_to_array(substring({name} FROM %(release)s), '.')::numeric[]"
 
 
-# Releases by version, the highest first. On a branch other than the default one, only those that lie on it. They are
-# read in the order of the result, so that no more are looked for than it has; the points of each by series, not by
-# commit: a commit has the points of all other metrics and machines as well.
+# Releases by version, the highest first; of several tags of a commit the first one. On a branch other than the default
+# one, only those that lie on it. They are read in the order of the result, so that no more are looked for than it has;
+# the points of each by series, not by commit: a commit has the points of all other metrics and machines as well.
 TEMPLATE = """
     SELECT a.project_id, measured.*
       FROM unnest(%(projects)s::bigint[], %(branches)s::bigint[]) AS a(project_id, branch_id)
@@ -38,14 +38,16 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
         SELECT r.name, r.sha, r.id, IS_NEWEST, found.*
           FROM (
-                SELECT t.name, c.sha, c.id,
-                       VERSION AS version
-                  FROM projects_tag t JOIN projects_commit c ON c.project_id = t.project_id AND c.sha = t.sha
-                 WHERE t.project_id = a.project_id AND t.name ~ %(release)s
-                   AND (%(before)s = '' OR (VERSION, %(before)s) < (BEFORE, t.name))
-                   AND (a.branch_id IS NULL OR EXISTS (SELECT FROM projects_position p
-                                                        WHERE p.branch_id = a.branch_id AND p.commit_id = c.id))
-              ORDER BY version DESC, t.name
+                SELECT *
+                  FROM (SELECT DISTINCT ON (c.id) t.name, c.sha, c.id, VERSION AS version
+                          FROM projects_tag t JOIN projects_commit c ON c.project_id = t.project_id AND c.sha = t.sha
+                         WHERE t.project_id = a.project_id AND t.name ~ %(release)s
+                           AND (%(before)s = '' OR (VERSION, %(before)s) < (BEFORE, t.name))
+                           AND (a.branch_id IS NULL
+                                OR EXISTS (SELECT FROM projects_position p
+                                            WHERE p.branch_id = a.branch_id AND p.commit_id = c.id))
+                      ORDER BY c.id, version DESC, t.name) tagged
+              ORDER BY version DESC, name
                  LIMIT %(most)s) r
     CROSS JOIN LATERAL (
                 SELECT array_send(array_agg(m.series_id::bigint ORDER BY m.attempt_id, m.series_id)),
@@ -151,6 +153,17 @@ def newest_releases(
     return read(RELEASES, parameters_of(series, branches, most, before))
 
 
+def releases_to_compare(series: Mapping[int, Sequence[int]]) -> dict[int, list[MeasuredRelease]]:
+    """By project id: the newest releases that its series measured, as many as ``last_pair`` needs.
+
+    These are mostly two. More are read of projects whose newest two have no series in common.
+    """
+    releases = newest_releases(series, {}, 2)
+    pairs = {pk: own for pk, own in releases.items() if len(own) == 2}
+    unlike = {pk: series[pk] for pk, (new, old) in pairs.items() if new.values.keys().isdisjoint(old.values)}
+    return {**releases, **newest_releases(unlike, {})} if unlike else releases
+
+
 def parameters_of(
     series: Mapping[int, Sequence[int]], branches: Mapping[int, Branch | None], most: int, before: str
 ) -> dict[str, Any]:
@@ -185,16 +198,13 @@ def releases_of_rows(
 
 
 def read(query: str, parameters: Mapping[str, Any]) -> dict[int, list[MeasuredRelease]]:
-    """By project: its measured releases. Of several tags of a commit the first one counts."""
+    """By project: its measured releases."""
     releases: dict[int, list[MeasuredRelease]] = defaultdict(list)
-    commits: set[int] = set()
     for project, tag, sha, commit, is_newest, *columns in all_rows(query, parameters):
-        if commit not in commits:
-            ids, values = (array_of(column).tolist() for column in columns[:2])
-            points = digest(*(column or b"" for column in columns))
-            by_series = dict(zip(ids, values, strict=True))
-            releases[project].append(MeasuredRelease(tag, sha, commit, by_series, points, is_newest))
-            commits.add(commit)
+        ids, values = (array_of(column).tolist() for column in columns[:2])
+        points = digest(*(column or b"" for column in columns))
+        by_series = dict(zip(ids, values, strict=True))
+        releases[project].append(MeasuredRelease(tag, sha, commit, by_series, points, is_newest))
     return releases
 
 

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ from speedtrack.benchmarks.metrics import HEADLINE, METRICS, Metric
 from speedtrack.ground.postgres.pgvalues import all_rows
 from speedtrack.judging.repeated import NewestValues, digest
 from speedtrack.projects import positions
+from speedtrack.web.drawing.small.sparkline import ROW, Sparkline
 
 WINDOW = 60  # commits of the default branch that a trend shows
 # A row for each branch of which one of the newest WINDOW commits was measured: the newest measured commit; the machine
@@ -75,7 +78,8 @@ class NewestMeasured(NamedTuple):
     committed_at: datetime
 
 
-class Trend(NamedTuple):
+@dataclass(frozen=True)
+class Trend:
     """A benchmark's headline metric at the newest commits of a branch, oldest first.
 
     ``line``: NaN is a gap; ``commit_id``: the commit of its ``newest`` value.
@@ -91,6 +95,11 @@ class Trend(NamedTuple):
     def values(self) -> list[float | None]:
         """The line; None is a gap."""
         return [None if math.isnan(value) else value for value in self.line.tolist()]
+
+    @cached_property
+    def drawing(self) -> Sparkline:
+        """The line in a row of a table; it is kept with the trend, as many pages show it."""
+        return Sparkline.of(self.values, ROW)
 
 
 class ProjectTrends(NamedTuple):
@@ -120,7 +129,7 @@ class Coverage(NamedTuple):
     of_project: ProjectTrends
 
 
-#: By digest of what they are made of; at most 5,000 trends, of about 1 kB each.
+#: By digest of what they are made of; at most 5,000 trends, of about 2 kB each.
 TRENDS: NewestValues[ProjectTrends] = NewestValues(5000, lambda of_project: len(of_project.trends))
 
 

@@ -11,7 +11,7 @@ from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.judging.verdicts import Judgement
 from speedtrack.web.addresses import commit_path, timeline_path
-from speedtrack.web.drawing.small.sparkline import ROW, WIDE, Sparkline
+from speedtrack.web.drawing.small.sparkline import WIDE, Sparkline
 from speedtrack.web.pages.home import Card
 from speedtrack.web.pages.project.board import SmallPlot
 from speedtrack.web.pages.project.cells import Cell
@@ -172,5 +172,5 @@ def trend_row(card: Card, trend: Trend) -> str:
     return (
         f'<tr><th scope="row"><a href="{address}?machine={quote(card.machine)}">{escape(trend.benchmark)}</a></th>'
         f'<td class="number">{value}</td>'
-        f'<td class="trend">{Sparkline.of(trend.values, ROW).svg(trend.benchmark, stretched=True)}</td></tr>'
+        f'<td class="trend">{trend.drawing.svg(trend.benchmark, stretched=True)}</td></tr>'
     )

@@ -114,6 +114,24 @@ def test_a_card_has_the_newest_value_the_last_change_and_the_releases(
     assert "since v1.1" in page and made.commit(7).short in page
 
 
+def test_a_release_is_compared_with_the_newest_one_before_it_that_has_the_same_lines(
+    slow: tuple[World, Alert],
+) -> None:
+    made, _ = slow
+    tags = {"v1.0": 1, "v1.1": 3, "v1.2": 6, "v1.2.0": 6}  # of two tags of a commit the higher version counts
+    Tag.objects.bulk_create(Tag(project=made.project, name=name, sha=made.shas[at]) for name, at in tags.items())
+
+    def compared() -> list[tuple[str, str]]:
+        card = home.card_of(made.project)
+        home.compare_releases([card])
+        return [(change.tag, change.before) for change in (card.release, card.since) if change]
+
+    assert compared() == [("v1.2.0", "v1.1"), ("", "v1.2.0")]
+    for at, benchmark in ((6, "set-p1"), (3, "get-p1")):
+        Measurement.objects.filter(series__benchmark__name=benchmark, commit__sha=made.shas[at]).delete()
+    assert compared() == [("v1.2.0", "v1.0"), ("", "v1.2.0")]
+
+
 def test_one_project_has_the_width_and_a_row_per_benchmark(
     client: Client, kvd: World, settings: Any, tmp_path: Path
 ) -> None:

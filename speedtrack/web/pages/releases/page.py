@@ -81,7 +81,7 @@ class ReleasesPage:
 def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
     """The page that an address names. Raises Http404 for a name that does not exist.
 
-    ``everything``: the chosen benchmarks with all releases at once, without totals.
+    ``everything``: the chosen benchmarks with all releases at once, without totals and chart.
     """
     project = project_or_404(slug)
     machines = machines_of(project)
@@ -123,7 +123,7 @@ def load(slug: str, query: QueryDict, everything: bool = False) -> ReleasesPage:
         tables,
         totals,
         has_totals,
-        chart_of(metric, releases, chosen_names, points.all_points.drawn(drawn_series)),
+        None if everything else chart_of(metric, releases, chosen_names, points.all_points.drawn(drawn_series)),
     )
 
 
