@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import Value
+from django.db.models import QuerySet, Value
 from django.http import Http404
 
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.lines import lines
+from speedtrack.ground.postgres.plainrows import among
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.projects import positions
 from speedtrack.projects.models import Branch, Commit, Project, Tag
 from speedtrack.projects.releases import version_of
@@ -161,14 +163,26 @@ class SidePlace:
     behind: int = 0
 
 
-def names_of(project: Project, projects: list[Project]) -> Names:
+def names_in(project: int, default_branch: str) -> QuerySet[Any]:
+    """(name, kind, subject, position) of the branches, the tags and the newest commits."""
     kinds = (Value("tag"), Value(""), Value(0)), (Value("branch"), Value(""), Value(0))
     tags = Tag.objects.filter(project=project).values_list("name", *kinds[0])
-    branches = project.branches.filter(deleted_at=None).values_list("name", *kinds[1])
-    newest = positions.newest_of(Branch.objects.filter(project=project, name=project.default_branch), RECENT)
+    branches = Branch.objects.filter(project=project, deleted_at=None).values_list("name", *kinds[1])
+    newest = positions.newest_of(Branch.objects.filter(project=project, name=default_branch), RECENT)
     commits = newest.values_list("commit__sha", Value("commit"), "commit__subject", "number")
+    return branches.union(tags, commits, all=True)
+
+
+def commits_among(ids: list[int]) -> QuerySet[Commit]:
+    return Commit.objects.filter(among("pk", ids)).select_related("project")
+
+
+NAMES, COMMITS = PreparedQuery(names_in), PreparedQuery(commits_among)
+
+
+def names_of(project: Project, projects: list[Project]) -> Names:
     by_kind: dict[str, list[tuple[str, str, int]]] = defaultdict(list)
-    for name, kind, subject, number in branches.union(tags, commits, all=True):
+    for name, kind, subject, number in NAMES.tuples(project=project.pk, default_branch=project.default_branch):
         by_kind[kind].append((name, subject, number))
     return Names(
         projects,
@@ -347,7 +361,7 @@ def with_machines(
     unmeasured = [side.place.commit_id for side in (base, head) if not counts.get(side.place.commit_id)]
     near = nearest_to(unmeasured) if unmeasured else {}
     ids = {base.place.commit_id, head.place.commit_id, *(pk for neighbours in near.values() for pk, _ in neighbours)}
-    commits = Commit.objects.select_related("project").in_bulk(ids)
+    commits = {commit.pk: commit for commit in COMMITS.rows(ids=list(ids))}
     of_base, of_head = (counts.get(side.place.commit_id, {}) for side in (base, head))
     on_head = machine_of(of_head, of_base, head_machine)
     on_base = machine_of(of_base, of_head, base_machine or (on_head.name if on_head else ""))

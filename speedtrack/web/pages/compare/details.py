@@ -3,13 +3,15 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.http import Http404
 
 from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.counts import FunctionTable
 from speedtrack.benchmarks.definitions import BUILD
 from speedtrack.benchmarks.metrics import COUNTED
+from speedtrack.ground.postgres.plainrows import among
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.judging.sides import Between, ComparedRows
 from speedtrack.reports.readings.sides import BothSides
 from speedtrack.runs.models import Result, Side, Status
@@ -55,18 +57,23 @@ def chosen_benchmark(rows: ComparedRows, name: str) -> BenchmarkOfSides | None:
     return BenchmarkOfSides(first.benchmark, old.benchmark_id, new.benchmark_id, old.attempts, new.attempts)
 
 
+def documented_results(attempts: list[int], runs: list[int], benchmarks: list[int]) -> QuerySet[Result]:
+    """The results of these benchmarks with documents, of these attempts and of those of the runs that succeeded."""
+    of_runs = Q(among("attempt__run_id", runs), attempt__outcome=Status.SUCCEEDED)
+    results = Result.objects.filter(Q(among("attempt_id", attempts)) | of_runs, documents__isnull=False)
+    return results.filter(among("benchmark_id", benchmarks)).select_related("attempt__run").order_by("pk")
+
+
+DOCUMENTED = PreparedQuery(documented_results)
+
+
 def documents_of(benchmark: BenchmarkOfSides | None, comparison: Between) -> Documents:
     """The documents of trials of this benchmark, by one query."""
     if benchmark is None:
         return Documents()
     counting = [run.pk for run in comparison.runs if run.status == Status.SUCCEEDED and set(COUNTED) & set(run.metrics)]
     own = [*benchmark.base_attempts, *benchmark.head_attempts]
-    results = Result.objects.filter(
-        Q(attempt__in=own) | Q(attempt__run__in=counting, attempt__outcome=Status.SUCCEEDED),
-        benchmark__in={benchmark.base_id, benchmark.head_id},
-        documents__isnull=False,
-    )
-    rows = list(results.select_related("attempt__run").order_by("pk"))
+    rows = DOCUMENTED.rows(attempts=own, runs=counting, benchmarks=[benchmark.base_id, benchmark.head_id])
     base = [result for result in rows if result.attempt_id in benchmark.base_attempts]
     head = [result for result in rows if result.attempt_id in benchmark.head_attempts]
     return Documents(base, head, [result for result in rows if result.attempt_id not in own])
