@@ -66,6 +66,17 @@ def test_columns_of_rows_by_a_list_of_ids(kvd: World) -> None:
         assert prepared.tuples(ids=some) == list(columns_of_runs(some))
 
 
+def shas_of_runs(shas: list[str]) -> QuerySet[Any]:
+    return Run.objects.filter(among("commit__sha", shas)).order_by("-pk").values_list("commit__sha", "status")
+
+
+def test_columns_of_rows_by_a_list_of_texts(kvd: World) -> None:
+    prepared = PreparedQuery(shas_of_runs)
+    for some in (kvd.shas[:2], [], ["absent", *kvd.shas]):
+        assert prepared.tuples(shas=some) == list(shas_of_runs(some))
+    assert prepared.tuples(shas=kvd.shas[:1])
+
+
 @pytest.mark.django_db(transaction=True)
 def test_each_thread_reads_by_its_own_connection(kvd: World) -> None:
     prepared = PreparedQuery(series_of)

@@ -42,9 +42,9 @@ def set_related(rows: Iterable[Any], keys: Mapping[str, str], shape: "RowShape")
             setattr(row, name, by_id.get(getattr(row, key)))
 
 
-def among(column: str, ids: Iterable[int]) -> "Among":
+def among(column: str, values: Iterable[int] | Iterable[str]) -> "Among":
     """The condition that a column has one of these values, as one parameter: Django's ``in`` has one for each."""
-    return Among(F(column), Value(list(ids)))
+    return Among(F(column), Value(list(values)))
 
 
 def among_selected(column: str, ids: "QuerySet[Any]") -> "Among":

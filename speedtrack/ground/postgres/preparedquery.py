@@ -18,6 +18,7 @@ PLACEHOLDERS: dict[Any, Callable[[int], Any]] = {
     int: lambda number: 2_147_480_000 + number,
     str: lambda number: f"\ue000{number}",
     list[int]: lambda number: [2_147_480_000 + number],
+    list[str]: lambda number: [f"\ue000{number}"],
 }
 
 

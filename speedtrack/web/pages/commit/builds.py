@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db.models import Case, OuterRef, Subquery, When
+from django.db.models import Case, OuterRef, QuerySet, Subquery, When
 
+from speedtrack.ground.postgres.plainrows import among
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.ground.texts.text import plain
 from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Build, LogChunk, Run
@@ -31,17 +34,27 @@ class BuildWithLog:
         return [(name, program["bytes"]) for name, program in self.build.artifacts.items() if program.get("bytes")]
 
 
+def builds_near(project: int, shas: list[str], commit: int, phase: str) -> QuerySet[Build]:
+    """The builds of these commits; the newest one of ``commit`` with the end of its ``log``, that of this phase."""
+    newest = Build.objects.filter(commit=commit).order_by("-pk").values("pk")[:1]
+    chunks = LogChunk.objects.filter(attempt=OuterRef("attempt"), phase=phase).order_by("-seq")
+    near = Commit.objects.filter(among("sha", shas), project=project)
+    rows = Build.objects.filter(commit__in=near.values("pk")).select_related("commit", "attempt__run__machine")
+    rows = rows.annotate(log=Case(When(pk=Subquery(newest), then=ArraySubquery(chunks.values("text")[:4]))))
+    return rows.defer("attempt__run__machine__facts")
+
+
+BUILDS: PreparedQuery[Any] = PreparedQuery(builds_near)
+
+
 def builds_of(commit: Commit, other_shas: Sequence[str]) -> list[BuildWithLog]:
     """The builds, newest first; the newest has the end of its log.
 
     ``other_shas``: of commits whose programs may be equal.
     """
-    near = Commit.objects.filter(project=commit.project_id, sha__in=[commit.sha, *other_shas])
-    newest = Build.objects.filter(commit=commit).order_by("-pk").values("pk")[:1]
-    chunks = LogChunk.objects.filter(attempt=OuterRef("attempt"), phase=f"build {commit.sha}").order_by("-seq")
-    rows = Build.objects.filter(commit__in=near.values("pk")).select_related("commit", "attempt__run__machine")
-    rows = rows.annotate(log=Case(When(pk=Subquery(newest), then=ArraySubquery(chunks.values("text")[:4]))))
-    all_builds = sorted(rows.defer("attempt__run__machine__facts"), key=lambda build: -build.pk)
+    shas, phase = [commit.sha, *other_shas], f"build {commit.sha}"
+    rows = BUILDS.rows(project=commit.project_id, shas=shas, commit=commit.pk, phase=phase)
+    all_builds = sorted(rows, key=lambda build: -build.pk)
     builds = [build for build in all_builds if build.commit_id == commit.pk][:10]
     return [
         BuildWithLog(build, build.attempt.run, log_tail(build.log or []), same_programs(build, all_builds))

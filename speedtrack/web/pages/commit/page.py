@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import Http404, QueryDict
 
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.ground.postgres.plainrows import among_selected
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.judging.summaries import State, Summary, summaries_of
 from speedtrack.projects.mirrors.git import ChangedFile, Description
 from speedtrack.projects.models import Annotation, Branch, Commit, Position, Project, sha_begins
@@ -191,8 +192,15 @@ def deferrals_of(commit: Commit) -> list[Deferral]:
 
 def change_points_around(branch: Branch, number: int) -> Iterable[ChangePoint]:
     """The change points whose range includes this position, so that the commit may be their cause."""
+    return CHANGE_POINTS.rows(branch=branch.pk, number=number)
+
+
+def points_around(branch: int, number: int) -> QuerySet[ChangePoint]:
     starts_before = Position.objects.filter(branch=branch, commit=OuterRef("before"), number__lt=number)
     from_here_on = among_selected(
         "commit_id", Position.objects.filter(branch=branch, number__gte=number).values("commit")
     )
     return changes.on_branch(branch, first=number).filter(from_here_on, Exists(starts_before)).order_by("id")
+
+
+CHANGE_POINTS = PreparedQuery(points_around)
