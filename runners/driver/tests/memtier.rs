@@ -375,9 +375,10 @@ fn metrics_go_to_statsd() {
 #[test]
 fn wrong_options_are_usage_errors() {
     for (words, message) in [
+        ("--cluster-mode --client-stats f", "--client-stats is given with --cluster-mode"),
         (
-            "--client-stats f",
-            "invalid option '--client-stats': memtier_benchmark has it, this front end has not",
+            "--thread-conn-start-min-jitter-micros 2 --thread-conn-start-max-jitter-micros 1",
+            "--thread-conn-start-min-jitter-micros is above --thread-conn-start-max-jitter-micros",
         ),
         ("--data-offset 3", "write SETRANGE and GETRANGE with --command"),
         ("-y 3", "invalid option '-y'"),

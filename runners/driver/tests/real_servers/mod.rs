@@ -12,6 +12,7 @@ mod ladder;
 mod live;
 mod machine;
 mod memcached;
+mod memtier;
 mod metrics;
 mod modes;
 mod output;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::batch::{Batch, Replay};
 use crate::connection::{ConnectionError, NEVER};
 use crate::fill_source::FillSource;
+use crate::jitter::Jitter;
 use crate::node::Node;
 use crate::probe::Probe;
 use crate::recovery::Recovery;
@@ -60,6 +61,10 @@ pub struct Job {
     pub rate: Option<f64>,
     /// Whether connections are opened step by step; none: all before the load begins.
     pub stairs: Option<Stairs>,
+    /// The pauses between the connections that a thread opens before the load; none: one after the other at once.
+    pub jitter: Option<Jitter>,
+    /// Whether each connection is counted by itself, too.
+    pub by_client: bool,
     /// Whether a connection is used for more than one batch.
     pub keepalive: bool,
     /// The number of requests after which a connection is replaced.

@@ -57,6 +57,8 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         window: Window::Rolling,
         rate: None,
         stairs: None,
+        jitter: None,
+        by_client: false,
         keepalive: true,
         reconnect_after: None,
         keyspace: 1,

@@ -159,6 +159,8 @@ impl Session<'_> {
             rate: None,
             keepalive: true,
             stairs: phase.stairs,
+            jitter: phase.jitter,
+            by_client: phase.by_client,
             reconnect_after: phase.reconnect_after,
             keyspace: phase.keys.count,
             key_order: KeyOrder::of(phase.keys.distribution, phase.keys.count),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::mode::Mode;
 use crate::workload::Workload;
+use engine::jitter::Jitter;
 use engine::job::{Verify, Window};
 use engine::probe::Probe;
 use engine::stage::Stage;
@@ -44,6 +45,10 @@ pub struct Phase {
     pub probe: Option<Probe>,
     /// Whether connections are opened step by step.
     pub stairs: Option<Stairs>,
+    /// The pauses between the connections of a thread that are opened before the load.
+    pub jitter: Option<Jitter>,
+    /// Whether each connection is counted by itself, too.
+    pub by_client: bool,
     /// A connection is replaced after so many requests.
     pub reconnect_after: Option<u64>,
     /// What `__key__` stands for when its number has no leading zeros.
@@ -111,6 +116,8 @@ impl Phase {
             mode: Mode::Closed,
             probe: None,
             stairs: None,
+            jitter: None,
+            by_client: false,
             reconnect_after: None,
             plain_keys: None,
             resp3: false,

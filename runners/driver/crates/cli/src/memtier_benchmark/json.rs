@@ -147,7 +147,7 @@ fn of_load(json: &mut Json, options: &Options) {
         (None, Requests::AllKeys) => data.last_key - data.first_key + 1,
         (Some(_), _) => 0,
     };
-    json.text("client_stats", "");
+    json.text("client_stats", text(&options.result.client_stats));
     json.value("run_count", options.result.run_count);
     json.value("debug", 0);
     json.value("requests", requests);
@@ -197,8 +197,8 @@ fn of_session(json: &mut Json, options: &Options) {
     let (replicas, timeout) = (load.replicas.unwrap_or(0), load.wait_timeout.unwrap_or(0));
     json.value("reconnect_interval", load.reconnect_interval.unwrap_or(0));
     json.value("connection_timeout", 0);
-    json.value("thread_conn_start_min_jitter_micros", 0);
-    json.value("thread_conn_start_max_jitter_micros", 0);
+    json.value("thread_conn_start_min_jitter_micros", load.least_jitter_us);
+    json.value("thread_conn_start_max_jitter_micros", load.most_jitter_us);
     json.value("multi_key_get", load.multi_key_get.unwrap_or(0));
     json.text("authenticate", if options.server.has_login() { HIDDEN } else { "" });
     json.value("select-db", options.database());

@@ -1,5 +1,6 @@
 //! `speedbench memtier-benchmark`: the usual options of memtier_benchmark, and its outputs.
 
+pub mod client_stats;
 pub mod command_texts;
 pub mod commands;
 pub mod hdr_files;
@@ -97,6 +98,9 @@ fn measure(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
         if let Some(prefix) = &options.result.hdr_prefix {
             hdr_files::write(prefix, number, &stats)?;
         }
+        if let Some(prefix) = &options.result.client_stats {
+            client_stats::write(prefix, number, test, &commands)?;
+        }
         reported.runs.push(stats);
         reported.driver.get_or_insert(document.driver);
         failure = document.cut_short.map(|cut| cut.failure);
@@ -151,6 +155,7 @@ impl Files {
             out: create(&result.out_file, "--out-file")?,
         };
         result.hdr_prefix.as_ref().map_or(Ok(()), |prefix| hdr_files::create(prefix))?;
+        result.client_stats.as_ref().map_or(Ok(()), |prefix| client_stats::create(prefix))?;
         Ok(files)
     }
 

@@ -88,6 +88,12 @@ pub struct LoadOptions {
     /// S, or R: a random order (S)
     #[arg(long = "monitor-pattern", value_name = "LETTER", default_value = "S", value_parser = monitor_pattern, action = ArgAction::Set)]
     pub monitor_random: bool,
+    /// least pause between two connections that a thread opens, us
+    #[arg(long = "thread-conn-start-min-jitter-micros", value_name = "US", default_value_t = 0)]
+    pub least_jitter_us: u32,
+    /// greatest pause between them (0: none)
+    #[arg(long = "thread-conn-start-max-jitter-micros", value_name = "US", default_value_t = 0)]
+    pub most_jitter_us: u32,
     /// replace a connection after so many requests
     #[arg(long, value_name = "N")]
     pub reconnect_interval: Option<u64>,
@@ -164,6 +170,9 @@ pub struct ResultOptions {
     /// write them as JSON, too
     #[arg(long = "json-out-file", value_name = "FILE")]
     pub json_file: Option<String>,
+    /// write what each connection counted to files that begin like this
+    #[arg(long, value_name = "PREFIX")]
+    pub client_stats: Option<String>,
     /// write histograms of latencies to files that begin like this
     #[arg(long = "hdr-file-prefix", value_name = "PREFIX")]
     pub hdr_prefix: Option<String>,
@@ -223,6 +232,7 @@ impl Options {
             (server.cluster && is("reconnect_interval"), "--reconnect-interval is given with --cluster-mode"),
             (server.cluster && is("multi_key_get"), "--multi-key-get is given with --cluster-mode"),
             (server.cluster && is("wait_ratio"), "--wait-ratio is given with --cluster-mode"),
+            (server.cluster && is("client_stats"), "--client-stats is given with --cluster-mode"),
             (!resp && server.cluster, "--cluster-mode is given for memcache_text"),
             (!resp && self.database() > 0, "--select-db is given for memcache_text"),
             (!resp && self.uses_tls(), "--tls is given for memcache_text"),
@@ -234,6 +244,11 @@ impl Options {
         let found = excluded.iter().find(|(excluded, _)| *excluded);
         found.map_or(Ok(()), |(_, cause)| Err(Failure::usage(cause, "leave one of them out")))?;
         load.check_stairs(given)?;
+        require(
+            load.least_jitter_us <= load.most_jitter_us,
+            "--thread-conn-start-min-jitter-micros is above --thread-conn-start-max-jitter-micros",
+            "give a smaller one",
+        )?;
         let at_least_1 = [
             ("--reconnect-interval", load.reconnect_interval),
             ("--multi-key-get", load.multi_key_get),

@@ -120,6 +120,8 @@ impl Options {
             mode,
             reconnect_after: load.reconnect_interval,
             stairs: load.stairs(),
+            jitter: load.jitter(),
+            by_client: self.result.client_stats.is_some(),
             resp3: self.server.protocol.resp3,
             ..Phase::of(self.workload(commands)?)
         })
