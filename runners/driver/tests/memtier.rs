@@ -105,6 +105,16 @@ fn sets_and_gets_have_patterns_of_their_own() {
 }
 
 #[test]
+fn connections_count_by_themselves() {
+    let server = Server::tcp(Manner::Honest);
+    run(&server, "-c 2 -t 2 -n 50 --ratio 1:0 --key-maximum 99999 --key-pattern S:S");
+    assert_eq!(numbers(&server), (0..50).collect::<Vec<_>>());
+    run(&server, "-c 2 -t 2 -n allkeys --ratio 1:0 --key-minimum 1 --key-maximum 60 --key-pattern S:S");
+    assert_eq!(numbers(&server), (0..=60).collect::<Vec<_>>());
+    assert_eq!(server.seen().calls("SET"), 200 + 240);
+}
+
+#[test]
 fn ratios_are_dealt_in_whole_decks() {
     let server = Server::tcp(Manner::Honest);
     run(&server, "-c 3 -t 1 -n 14 --ratio 3:4 --key-maximum 9");

@@ -16,6 +16,8 @@ pub enum Distribution {
     Sequential,
     /// Each once, then again: every connection has a range of its own.
     Parts,
+    /// Every connection each once, then again.
+    Cycle,
     /// The key of rank k in proportion to k to the power of -`exponent`; ranks are scattered over the keys.
     Zipf { exponent: f64 },
     /// Normally distributed, with this mean and standard deviation, both as shares of the number of keys.
@@ -33,6 +35,8 @@ pub enum KeyOrder {
     Uniform,
     /// Each key once, then again: every connection has a range of its own.
     Parts,
+    /// Counting up: every connection by itself, and after the last key comes the first again.
+    Cycle,
     /// Counting up: the connections take turns, and after the last key comes the first again.
     Sequential,
     Skewed(Arc<Skew>),
@@ -41,7 +45,7 @@ pub enum KeyOrder {
 impl KeyOrder {
     /// Whether a number depends on those before it.
     pub fn counts(&self) -> bool {
-        matches!(self, KeyOrder::Parts | KeyOrder::Sequential)
+        matches!(self, KeyOrder::Parts | KeyOrder::Cycle | KeyOrder::Sequential)
     }
 
     /// The rule by which `count` keys are asked for.
@@ -50,6 +54,7 @@ impl KeyOrder {
             Distribution::Uniform => return KeyOrder::Uniform,
             Distribution::Sequential => return KeyOrder::Sequential,
             Distribution::Parts => return KeyOrder::Parts,
+            Distribution::Cycle => return KeyOrder::Cycle,
             Distribution::Zipf { exponent } => {
                 Skew::Zipf { ranks: Zipf::new(count, exponent), scatter: Scatter::new(count) }
             }
@@ -112,6 +117,7 @@ impl Keys {
                 let first = part.first.min(keyspace - 1);
                 Keys::Part { next: first, part: first..part.first + part.count }
             }
+            KeyOrder::Cycle => Keys::Part { next: 0, part: 0..keyspace },
             KeyOrder::Sequential => Keys::Turns(Turns::new(keyspace, index, clients, numbers.max(1))),
             KeyOrder::Skewed(skew) => Keys::Skewed(skew.clone()),
         }

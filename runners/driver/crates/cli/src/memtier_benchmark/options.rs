@@ -52,7 +52,7 @@ pub struct LoadOptions {
     /// seconds
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub step_duration: u64,
-    /// of each connection, or allkeys
+    /// of each connection, or allkeys: one for each of its keys
     #[arg(short = 'n', long, value_name = "N", default_value = "10000", value_parser = requests)]
     pub requests: Requests,
     /// seconds instead of -n

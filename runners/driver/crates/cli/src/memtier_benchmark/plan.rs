@@ -95,7 +95,8 @@ impl Options {
             (None, Requests::OfEachConnection(each)) => {
                 Length::Requests(each.saturating_mul(connections as u64))
             }
-            (None, Requests::AllKeys) => Length::Requests(count),
+            (None, Requests::AllKeys) if self.has_parts(commands) => Length::Requests(count),
+            (None, Requests::AllKeys) => Length::Requests(count.saturating_mul(connections as u64)),
         };
         let mode = match load.rate {
             None => Mode::Closed,
@@ -202,6 +203,11 @@ impl Options {
         Ok((most - least).saturating_add(1))
     }
 
+    /// Whether each connection has keys of its own.
+    fn has_parts(&self, commands: &Commands) -> bool {
+        commands.list.iter().all(|command| command.pattern == 'P')
+    }
+
     /// What the letter `pattern` means among `count` keys.
     fn distribution(&self, pattern: char, count: u64) -> Result<Distribution, Failure> {
         let data = &self.data;
@@ -216,7 +222,7 @@ impl Options {
         )?;
         match pattern {
             'R' => Ok(Distribution::Uniform),
-            'S' => Ok(Distribution::Sequential),
+            'S' => Ok(Distribution::Cycle),
             'P' => Ok(Distribution::Parts),
             'G' => Ok(Distribution::Gaussian { mean, deviation }),
             'Z' => Ok(Distribution::Zipf { exponent: data.exponent }),

@@ -33,7 +33,7 @@ impl Protocol {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requests {
     OfEachConnection(u64),
-    /// One for each key, of all connections together.
+    /// One of each connection for each of its keys.
     AllKeys,
 }
 

@@ -8,7 +8,7 @@ use text::checks::require;
 use text::failure::Failure;
 
 pub fn key_space(keys: &KeyFields, usual_count: u64) -> Result<KeySpace, Failure> {
-    use DistributionName::{Gaussian, Hotspot, Latest, Parts, Sequential, Uniform, Zipf};
+    use DistributionName::{Cycle, Gaussian, Hotspot, Latest, Parts, Sequential, Uniform, Zipf};
     let name = keys.distribution;
     let parameters = [
         ("exponent", keys.exponent.is_some(), matches!(name, Zipf | Latest)),
@@ -29,6 +29,7 @@ pub fn key_space(keys: &KeyFields, usual_count: u64) -> Result<KeySpace, Failure
         Uniform => keys::Distribution::Uniform,
         Sequential => keys::Distribution::Sequential,
         Parts => keys::Distribution::Parts,
+        Cycle => keys::Distribution::Cycle,
         Zipf => keys::Distribution::Zipf { exponent: exponent()? },
         Latest => keys::Distribution::Latest { exponent: exponent()? },
         Gaussian => keys::Distribution::Gaussian {

@@ -148,6 +148,7 @@ impl From<&KeySpace> for KeyFields {
             D::Uniform => of(DistributionName::Uniform),
             D::Sequential => of(DistributionName::Sequential),
             D::Parts => of(DistributionName::Parts),
+            D::Cycle => of(DistributionName::Cycle),
             D::Zipf { exponent } => KeyFields { exponent: Some(exponent), ..of(DistributionName::Zipf) },
             D::Latest { exponent } => KeyFields { exponent: Some(exponent), ..of(DistributionName::Latest) },
             D::Gaussian { mean, deviation } => {

@@ -130,6 +130,7 @@ pub enum DistributionName {
     Uniform,
     Sequential,
     Parts,
+    Cycle,
     Zipf,
     Gaussian,
     Hotspot,
