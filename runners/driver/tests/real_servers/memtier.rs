@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::machine::{Directory, Redis};
+use super::going_on::wait_until;
+use super::machine::{Directory, OURS, Redis};
 use crate::support::{failure_line, speedbench};
 
 /// Our program in memtier_benchmark's place, with `words` and `more`, which may have blanks.
@@ -98,4 +99,130 @@ fn threads_pause_between_their_connections() {
     run(&redis, &format!("-c 6 -t 2 -n 10 {jitter}"), &[]);
     // A pause is never shorter than its least.
     assert!(began.elapsed() >= Duration::from_millis(100));
+}
+
+const HEAD: &str = "dumpflags, time, exptime, nbytes, nsuffix, it_flags, clsid, nkey, key, data\n";
+
+/// A dump of `count` items, key `k N` with the value `v"N,` and a line end; `expiry` in s.
+fn dump(directory: &Directory, count: usize, expiry: u64) -> String {
+    let line = |number: usize| {
+        let (key, data) = (format!("k {number}"), format!("v\"{number},\n"));
+        let (lengths, quoted) = ((data.len() + 2, key.len()), data.replace('"', "\"\""));
+        format!("0, 0, {expiry}, {}, 0, 0, 0, {}, \"{key}\", \"{quoted}\"\n", lengths.0, lengths.1)
+    };
+    let path = directory.path("dump.csv");
+    std::fs::write(&path, HEAD.to_owned() + &(0..count).map(line).collect::<String>()).unwrap();
+    path
+}
+
+#[test]
+fn items_of_a_file_are_set_got_and_verified() {
+    let (redis, directory) = (Redis::start(&[]), Directory::new());
+    let (path, json) = (dump(&directory, 500, 0), directory.path("json"));
+    let words = "-c 2 -t 2 -n 1000 --ratio 1:1 --pipeline 9 --hide-histogram --data-verify";
+    let table = run(&redis, words, &["--data-import", &path, "--json-out-file", &json]);
+    assert!(table.contains(
+        "Data verification completed:\n500        keys verified successfuly.\n0          keys failed.\n"
+    ));
+    assert_eq!((redis.calls("set"), redis.cli(&["dbsize"]).trim()), (2000, "500"));
+    assert_eq!(redis.cli(&["get", "k 77"]), "v\"77,\n\n");
+    assert_eq!(redis.cli(&["ttl", "k 77"]).trim(), "-1");
+    let json = std::fs::read_to_string(json).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(document["client verifications results"]["keys verified successfuly"], "500       ");
+    assert_eq!(document["configuration"]["data_import"], path.as_str());
+    // The first gets come before the last sets, and most of them after.
+    let gets = &document["ALL STATS"]["Gets"];
+    assert!(gets["Hits/sec"].as_f64() > gets["Misses/sec"].as_f64(), "{gets}");
+    redis.cli(&["set", "k 3", "other"]);
+    redis.cli(&["del", "k 4"]);
+    let more = ["--data-import", &path, "--verify-only", "--ratio", "1:0"];
+    let table = run(&redis, "-n 500", &more);
+    assert!(table.starts_with("\n\nPerforming data verification...\n"), "{table}");
+    assert!(table.contains("498        keys verified successfuly.\n2          keys failed.\n"), "{table}");
+}
+
+#[test]
+fn items_end_as_the_file_or_the_options_say() {
+    let (redis, directory) = (Redis::start(&[]), Directory::new());
+    let path = dump(&directory, 20, 1000);
+    let words = "-c 1 -t 1 -n 20 --ratio 1:0";
+    let ttl = || redis.cli(&["ttl", "k 7"]).trim().parse::<i64>().unwrap();
+    run(&redis, words, &["--data-import", &path]);
+    assert!((900..=1000).contains(&ttl()) && redis.calls("setex") == 20);
+    run(&redis, words, &["--data-import", &path, "--no-expiry"]);
+    assert_eq!(ttl(), -1);
+    run(&redis, words, &["--data-import", &path, "--expiry-range", "50-60"]);
+    assert!((30..=60).contains(&ttl()));
+}
+
+#[test]
+fn items_get_keys_with_numbers() {
+    let (redis, directory) = (Redis::start(&[]), Directory::new());
+    let path = dump(&directory, 40, 0);
+    let words =
+        "-c 2 -t 1 -n 80 --ratio 1:1 --generate-keys --key-pattern S:S --key-prefix it- --data-verify";
+    let more = ["--data-import", &path, "--key-minimum", "5", "--key-maximum", "104"];
+    let table = run(&redis, words, &more);
+    assert!(table.contains("40         keys verified successfuly.\n0          keys failed.\n"), "{table}");
+    assert_eq!((redis.cli(&["dbsize"]).trim(), redis.cli(&["get", "it-12"]).as_str()), ("40", "v\"7,\n\n"));
+}
+
+#[test]
+fn files_that_are_no_dumps_are_told_before_the_load() {
+    let (redis, directory) = (Redis::start(&[]), Directory::new());
+    let (whole, cut) = (dump(&directory, 3, 0), directory.path("cut"));
+    let bytes = std::fs::read(&whole).unwrap();
+    std::fs::write(&cut, &bytes[..bytes.len() - 4]).unwrap();
+    for (path, cause) in [
+        (cut.as_str(), "line 4 is "),
+        ("/proc/self/exe", "line 1 does not begin with"),
+        ("/nonexistent", "cannot be read"),
+    ] {
+        let words = ["memtier-benchmark", "-p", &redis.port, "--data-import", path].map(str::to_owned);
+        let line = failure_line(speedbench(words), 2);
+        assert!(line.contains(&format!("{path}: {cause}")), "{line}");
+        assert!(line.contains("give --data-import a file that begins with"), "{line}");
+    }
+    assert_eq!(redis.calls("set"), 0);
+}
+
+#[test]
+fn a_file_that_is_cut_meanwhile_ends_the_run_with_what_was_counted() {
+    let (redis, directory) = (Redis::start(&[]), Directory::new());
+    let path = dump(&directory, 50_000, 0);
+    let words = [
+        "memtier-benchmark",
+        "-p",
+        &redis.port,
+        "--data-import",
+        &path,
+        "--ratio",
+        "1:0",
+        "--test-time",
+        "60",
+    ];
+    let child = std::process::Command::new(OURS)
+        .args(words)
+        .args(["-c", "1", "-t", "1"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("items are set", || redis.calls("set") > 500);
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1000).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("the file of items has changed: "), "{message}");
+    assert!(String::from_utf8(output.stdout).unwrap().contains("CUT SHORT: the file of items has changed"));
+}
+
+#[test]
+fn sizes_rise_with_the_keys() {
+    let redis = Redis::start(&[]);
+    let words = "-c 2 -t 1 -n allkeys --ratio 1:0 --key-pattern P:P --key-minimum 1 --key-maximum 101";
+    run(&redis, words, &["--data-size-range", "100-300", "--data-size-pattern", "S"]);
+    let length = |key: &str| redis.cli(&["strlen", key]).trim().parse::<u64>().unwrap();
+    assert_eq!([1, 2, 51, 101].map(|number| length(&format!("memtier-{number}"))), [100, 102, 200, 300]);
 }

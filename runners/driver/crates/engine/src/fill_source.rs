@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use crate::copy::copy;
 use generator::digits;
+use generator::items::ItemSource;
 use generator::keys::Keys;
 use generator::rng::Rng;
 use generator::values::{ValuePool, ValueRange};
 use protocol::command::{Command, Step};
 use protocol::script::Script;
-use protocol::template::{PlainKeys, SHARED, TAG_WIDTH, Varying};
+use protocol::template::{ItemPlaces, PlainKeys, SHARED, TAG_WIDTH, Varying};
 
 /// The hash tags that lead to one node of a cluster; empty without a cluster.
 pub type Tags = Arc<[[u8; TAG_WIDTH]]>;
@@ -32,6 +33,8 @@ pub struct FillSource {
     pub clients: u64,
     /// Of a scan.
     pub cursor: u64,
+    /// Of a dump.
+    pub items: Option<Box<ItemSource>>,
 }
 
 impl FillSource {
@@ -172,6 +175,31 @@ impl FillSource {
             }
             Varying::Ttl(ttl) => Piece::Number(ttl.draw(&mut self.rng)),
             Varying::Cursor => Piece::Number(self.cursor),
+            Varying::Item(places) => self.next_item(places),
+            Varying::ItemKey(places) => self.item_key(places),
+        }
+    }
+
+    fn next_item(&mut self, places: ItemPlaces) -> Piece {
+        let number = places.first.map(|first| first + self.command_keys[places.command].next(&mut self.rng));
+        let Some(items) = &mut self.items else { return Piece::Request(0) };
+        items.advance(&mut self.rng, number);
+        Piece::Request(items.request().len())
+    }
+
+    fn item_key(&mut self, places: ItemPlaces) -> Piece {
+        let number = self.command_keys[places.command].next(&mut self.rng);
+        let bytes = self.items.as_ref().map_or(0, |items| items.key(number).len());
+        Piece::Key { number, bytes }
+    }
+
+    fn paste(&self, piece: &Piece, bytes: &mut Vec<u8>) {
+        match (piece, &self.items) {
+            (Piece::Value(cut), _) => bytes.extend_from_slice(self.values.bytes(*cut)),
+            (Piece::Number(number), _) => text(bytes, *number),
+            (Piece::Request(_), Some(items)) => bytes.extend_from_slice(items.request()),
+            (Piece::Key { number, .. }, Some(items)) => bytes.extend_from_slice(items.key(*number)),
+            (Piece::Request(_) | Piece::Key { .. }, None) => {}
         }
     }
 
@@ -192,11 +220,7 @@ impl FillSource {
                     let length = plus + state.pieces.iter().map(Piece::length).sum::<usize>();
                     text(bytes, length as u64);
                 }
-                _ => match state.pieces.pop_front() {
-                    Some(Piece::Value(cut)) => bytes.extend_from_slice(self.values.bytes(cut)),
-                    Some(Piece::Number(number)) => text(bytes, number),
-                    None => {}
-                },
+                _ => state.pieces.pop_front().iter().for_each(|piece| self.paste(piece, bytes)),
             }
         }
         bytes.extend_from_slice(&fixed[taken..]);
@@ -209,12 +233,20 @@ impl FillSource {
 enum Piece {
     Value(ValueRange),
     Number(u64),
+    /// The request of the item that was read last.
+    Request(usize),
+    /// The key of an item.
+    Key {
+        number: u64,
+        bytes: usize,
+    },
 }
 
 impl Piece {
     fn length(&self) -> usize {
         match self {
             Piece::Value(cut) => cut.bytes,
+            Piece::Request(bytes) | Piece::Key { bytes, .. } => *bytes,
             Piece::Number(number) => number.checked_ilog10().unwrap_or(0) as usize + 1,
         }
     }

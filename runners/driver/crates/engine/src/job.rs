@@ -15,6 +15,7 @@ use crate::probe::Probe;
 use crate::recovery::Recovery;
 use crate::scoreboard::Scoreboard;
 use crate::stairs::Stairs;
+use generator::items::{ItemSource, Items};
 use generator::keys::{KeyOrder, Keys};
 use generator::rng::Rng;
 use generator::values::ValuePool;
@@ -74,6 +75,8 @@ pub struct Job {
     /// The order of each command's keys, when key numbers have no leading zeros; else empty.
     pub command_key_orders: Vec<KeyOrder>,
     pub values: ValuePool,
+    /// The dump whose items are set, if one is.
+    pub items: Option<Items>,
     pub seed: u64,
     pub probe: Option<Probe>,
     /// CPU of each thread, that of the probe last; empty when they are not pinned.
@@ -133,6 +136,17 @@ impl Job {
         self.pipeline * self.script.unit()
     }
 
+    /// A failure when the items of the dump could not be read any more.
+    pub fn check_items(&self) -> Result<(), Failure> {
+        let fault = self.items.as_ref().and_then(|items| items.dump.fault());
+        fault.map_or(Ok(()), |fault| {
+            Err(Failure::run(
+                format!("the file of items has changed: {fault}"),
+                "leave it as it is while it is sent",
+            ))
+        })
+    }
+
     /// The requests of connection `index`. They depend on the seed and on `index`, not on the thread.
     pub fn batch(&self, index: usize) -> Batch {
         let script = &self.script;
@@ -156,6 +170,7 @@ impl Job {
             sequence: index as u64,
             clients: self.connections() as u64,
             cursor: 0,
+            items: self.items.clone().map(|items| Box::new(ItemSource::new(items))),
         }
     }
 

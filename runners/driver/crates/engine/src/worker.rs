@@ -352,6 +352,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
     /// Give up when a server is silent, or when the program was asked to end.
     fn check_progress(&mut self, now: u64) -> Result<(), Failure> {
         check_signals()?;
+        self.job.check_items()?;
         if self.job.recovery.is_some() {
             self.lose_silent(now)?;
             return Ok(());

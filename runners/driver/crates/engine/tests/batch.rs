@@ -37,6 +37,7 @@ fn batch(script: &Script, most: usize) -> Batch {
         sequence: 3,
         clients: 5,
         cursor: 0,
+        items: None,
     };
     Batch::new(Arc::new(script.clone()), most, true, source)
 }

@@ -57,6 +57,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         window: Window::Rolling,
         rate: None,
         stairs: None,
+        items: None,
         jitter: None,
         by_client: false,
         keepalive: true,

@@ -38,6 +38,22 @@ pub enum Varying {
     Key(PlainKeys),
     /// The cursor that the last reply has named.
     Cursor,
+    /// A whole request, which sets the next item of a dump.
+    Item(ItemPlaces),
+    /// The key of an item of a dump.
+    ItemKey(ItemPlaces),
+}
+
+/// Items of a dump in a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ItemPlaces {
+    /// The most bytes of a request that sets one.
+    pub longest_request: usize,
+    pub longest_key: usize,
+    /// What key number 0 is called, where keys with numbers replace its own.
+    pub first: Option<u64>,
+    /// The command of the script, which has key numbers of its own.
+    pub command: usize,
 }
 
 /// Key numbers without leading zeros.
@@ -64,6 +80,8 @@ impl Fill {
     pub fn room(self) -> usize {
         match self {
             Fill::Varying(Varying::Value(largest)) => largest,
+            Fill::Varying(Varying::Item(places)) => places.longest_request,
+            Fill::Varying(Varying::ItemKey(places)) => places.longest_key,
             Fill::Varying(Varying::Ttl(_) | Varying::Key(_) | Varying::Cursor) | Fill::Length { .. } => {
                 LONGEST_NUMBER
             }
@@ -127,6 +145,8 @@ pub struct Placeholders {
     pub key_bytes: Option<usize>,
     /// `__cursor__`, in a scan.
     pub cursors: bool,
+    /// `__item_key__`.
+    pub items: Option<ItemPlaces>,
 }
 
 /// How the keys of the named tests begin.
@@ -154,6 +174,7 @@ const DATA: &[u8] = b"__data__";
 const PLAIN_KEY: &[u8] = b"__key__";
 pub const TTL: &[u8] = b"__ttl__";
 pub const CURSOR: &str = "__cursor__";
+pub const ITEM_KEY: &str = "__item_key__";
 /// Digits of the longest length or number of seconds.
 const LONGEST_NUMBER: usize = 20;
 
@@ -207,7 +228,8 @@ impl Placeholders {
     /// Those of command number `command` of a script.
     pub fn of_command(&self, command: usize) -> Placeholders {
         let plain_keys = self.plain_keys.map(|keys| PlainKeys { command, ..keys });
-        Placeholders { plain_keys, ..self.clone() }
+        let items = self.items.map(|items| ItemPlaces { command, ..items });
+        Placeholders { plain_keys, items, ..self.clone() }
     }
 
     /// Cut one argument into literal parts and places.
@@ -251,6 +273,9 @@ impl Placeholders {
         }
         if self.cursors && text.starts_with(CURSOR.as_bytes()) {
             return Some((CURSOR.len(), Part::Filled(Fill::Varying(Varying::Cursor))));
+        }
+        if let (true, Some(items)) = (text.starts_with(ITEM_KEY.as_bytes()), self.items) {
+            return Some((ITEM_KEY.len(), Part::Filled(Fill::Varying(Varying::ItemKey(items)))));
         }
         if let (true, Some(keys)) = (text.starts_with(PLAIN_KEY), self.plain_keys) {
             return Some((PLAIN_KEY.len(), Part::Filled(Fill::Varying(Varying::Key(keys)))));

@@ -10,9 +10,10 @@ use engine::job::{Verify, Window};
 use engine::probe::Probe;
 use engine::stage::Stage;
 use engine::stairs::Stairs;
+use generator::items::Items;
 use generator::keys::{Distribution, KeyOrder};
 use generator::values::{Sizes, Ttl};
-use protocol::template::{Placeholders, PlainKeys, Value};
+use protocol::template::{ItemPlaces, Placeholders, PlainKeys, Value};
 use text::units::{NS_PER_MS, ns};
 
 /// One load on the server, with a result of its own.
@@ -27,6 +28,10 @@ pub struct Phase {
     pub window: Window,
     pub keys: KeySpace,
     pub values: Sizes,
+    /// Whether sizes of a range rise with the number of the key.
+    pub values_rise: bool,
+    /// The dump whose items are set, if one is.
+    pub items: Option<Items>,
     /// What `__ttl__` stands for.
     pub ttl: Option<Ttl>,
     /// Whether every key is set once before, and counted.
@@ -105,6 +110,8 @@ impl Phase {
             window: Window::Batch,
             keys: KeySpace { count: 1, distribution: Distribution::Uniform, bytes: None },
             values: Sizes::Fixed(3),
+            values_rise: false,
+            items: None,
             ttl: None,
             prefill: false,
             prefill_request: None,
@@ -147,7 +154,13 @@ impl Phase {
         };
         let plain_keys = self.plain_keys.as_ref().map(|keys| PlainKeys { first: keys.first, command: 0 });
         let (ttl, key_bytes, cursors) = (self.ttl, self.keys.bytes, self.workload.scans());
-        Placeholders { numbers: true, tags, value, ttl, plain_keys, key_bytes, cursors }
+        let items = self.items.as_ref().map(|items| ItemPlaces {
+            longest_request: items.longest_request(),
+            longest_key: items.longest_key(),
+            first: plain_keys.filter(|_| items.prefix.is_some()).map(|keys| keys.first),
+            command: 0,
+        });
+        Placeholders { numbers: true, tags, value, ttl, plain_keys, key_bytes, cursors, items }
     }
 
     /// The rule of the keys of each command; empty unless they have their own.

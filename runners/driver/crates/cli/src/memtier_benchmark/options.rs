@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use crate::arguments::Given;
+use crate::memtier_benchmark::import::ImportOptions;
 use crate::memtier_benchmark::server_options::ServerOptions;
 use crate::memtier_benchmark::statsd::StatsdOptions;
 use crate::memtier_benchmark::values::{
@@ -28,6 +29,8 @@ pub struct Options {
     pub reconnect: ReconnectOptions,
     #[command(flatten)]
     pub data: DataOptions,
+    #[command(flatten)]
+    pub import: ImportOptions,
     #[command(flatten)]
     pub result: ResultOptions,
     #[command(flatten)]
@@ -132,9 +135,9 @@ pub struct DataOptions {
     /// sizes with weights
     #[arg(long, value_name = "BYTES:WEIGHT,...", value_parser = data_size_list)]
     pub data_size_list: Option<::std::vec::Vec<(usize, u64)>>,
-    /// how sizes follow each other: R, at random
-    #[arg(long, value_name = "LETTER", value_parser = size_pattern)]
-    data_size_pattern: Option<()>,
+    /// sizes of the range: R, at random, or S, rising with the keys
+    #[arg(long = "data-size-pattern", value_name = "LETTER", default_value = "R", value_parser = size_pattern, action = ArgAction::Set)]
+    pub sizes_rise: bool,
     /// seconds
     #[arg(long = "expiry-range", value_name = "LEAST-MOST", value_parser = expiry_range)]
     pub ttl: Option<Ttl>,
@@ -208,6 +211,11 @@ impl DataOptions {
 }
 
 impl Options {
+    /// What stands before the number of a key.
+    pub fn prefix(&self) -> String {
+        self.data.prefix.clone().unwrap_or_else(|| "memtier-".to_owned())
+    }
+
     /// Usage failures of options that exclude each other, most of them as in memtier_benchmark.
     pub fn check(&self, given: &Given) -> Result<(), Failure> {
         let (server, load) = (&self.server, &self.load);
@@ -233,6 +241,7 @@ impl Options {
             (server.cluster && is("multi_key_get"), "--multi-key-get is given with --cluster-mode"),
             (server.cluster && is("wait_ratio"), "--wait-ratio is given with --cluster-mode"),
             (server.cluster && is("client_stats"), "--client-stats is given with --cluster-mode"),
+            (self.data.sizes_rise && is("command"), "--data-size-pattern S is given beside --command"),
             (!resp && server.cluster, "--cluster-mode is given for memcache_text"),
             (!resp && self.database() > 0, "--select-db is given for memcache_text"),
             (!resp && self.uses_tls(), "--tls is given for memcache_text"),
@@ -244,6 +253,7 @@ impl Options {
         let found = excluded.iter().find(|(excluded, _)| *excluded);
         found.map_or(Ok(()), |(_, cause)| Err(Failure::usage(cause, "leave one of them out")))?;
         load.check_stairs(given)?;
+        self.import.check(self, &is)?;
         require(
             load.least_jitter_us <= load.most_jitter_us,
             "--thread-conn-start-min-jitter-micros is above --thread-conn-start-max-jitter-micros",

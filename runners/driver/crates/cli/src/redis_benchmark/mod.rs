@@ -174,6 +174,7 @@ fn is_led_by_slots(nodes: &[Node], script: &Script) -> bool {
 pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Job {
     Job {
         stairs: None,
+        items: None,
         jitter: None,
         by_client: false,
         name: name.to_owned(),
