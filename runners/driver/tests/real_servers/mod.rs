@@ -4,6 +4,7 @@
 
 mod cluster;
 mod counts;
+mod dataset;
 mod duel;
 mod going_on;
 mod html;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::copy::copy;
+use crate::table::Table;
 use generator::digits;
 use generator::items::ItemSource;
 use generator::keys::Keys;
@@ -35,6 +36,8 @@ pub struct FillSource {
     pub cursor: u64,
     /// Of a dump.
     pub items: Option<Box<ItemSource>>,
+    /// Whose rows commands hold, each the next one.
+    pub table: Option<Arc<Table>>,
 }
 
 impl FillSource {
@@ -177,6 +180,11 @@ impl FillSource {
             Varying::Cursor => Piece::Number(self.cursor),
             Varying::Item(places) => self.next_item(places),
             Varying::ItemKey(places) => self.item_key(places),
+            Varying::Field { column, .. } => {
+                let row = self.sequence;
+                let bytes = self.table.as_ref().map_or(0, |table| table.cell(row, column).len());
+                Piece::Cell { row, column, bytes }
+            }
         }
     }
 
@@ -194,13 +202,15 @@ impl FillSource {
     }
 
     fn paste(&self, piece: &Piece, bytes: &mut Vec<u8>) {
-        match (piece, &self.items) {
-            (Piece::Value(cut), _) => bytes.extend_from_slice(self.values.bytes(*cut)),
-            (Piece::Number(number), _) => text(bytes, *number),
-            (Piece::Request(_), Some(items)) => bytes.extend_from_slice(items.request()),
-            (Piece::Key { number, .. }, Some(items)) => bytes.extend_from_slice(items.key(*number)),
-            (Piece::Request(_) | Piece::Key { .. }, None) => {}
-        }
+        let (items, table) = (&self.items, &self.table);
+        let pasted = match piece {
+            Piece::Value(cut) => Some(self.values.bytes(*cut)),
+            Piece::Number(number) => return text(bytes, *number),
+            Piece::Request(_) => items.as_ref().map(|items| items.request()),
+            Piece::Key { number, .. } => items.as_ref().map(|items| items.key(*number)),
+            Piece::Cell { row, column, .. } => table.as_ref().map(|table| table.cell(*row, *column)),
+        };
+        bytes.extend_from_slice(pasted.unwrap_or_default());
     }
 
     /// Append `command`, filled and with its varying pieces, to `bytes`.
@@ -240,13 +250,19 @@ enum Piece {
         number: u64,
         bytes: usize,
     },
+    /// Of a table.
+    Cell {
+        row: u64,
+        column: usize,
+        bytes: usize,
+    },
 }
 
 impl Piece {
     fn length(&self) -> usize {
         match self {
             Piece::Value(cut) => cut.bytes,
-            Piece::Request(bytes) | Piece::Key { bytes, .. } => *bytes,
+            Piece::Request(bytes) | Piece::Key { bytes, .. } | Piece::Cell { bytes, .. } => *bytes,
             Piece::Number(number) => number.checked_ilog10().unwrap_or(0) as usize + 1,
         }
     }

@@ -15,6 +15,7 @@ use crate::probe::Probe;
 use crate::recovery::Recovery;
 use crate::scoreboard::Scoreboard;
 use crate::stairs::Stairs;
+use crate::table::Table;
 use generator::items::{ItemSource, Items};
 use generator::keys::{KeyOrder, Keys};
 use generator::rng::Rng;
@@ -77,6 +78,8 @@ pub struct Job {
     pub values: ValuePool,
     /// The dump whose items are set, if one is.
     pub items: Option<Items>,
+    /// The table whose fields commands hold, if they do.
+    pub table: Option<Arc<Table>>,
     pub seed: u64,
     pub probe: Option<Probe>,
     /// CPU of each thread, that of the probe last; empty when they are not pinned.
@@ -170,6 +173,7 @@ impl Job {
             sequence: index as u64,
             clients: self.connections() as u64,
             cursor: 0,
+            table: self.table.clone(),
             items: self.items.clone().map(|items| Box::new(ItemSource::new(items))),
         }
     }

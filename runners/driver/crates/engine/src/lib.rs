@@ -30,6 +30,7 @@ pub mod server_process;
 pub mod stage;
 pub mod stairs;
 pub mod steadiness;
+pub mod table;
 pub mod topology;
 pub mod total;
 pub mod turn_queue;

@@ -38,6 +38,7 @@ fn batch(script: &Script, most: usize) -> Batch {
         clients: 5,
         cursor: 0,
         items: None,
+        table: None,
     };
     Batch::new(Arc::new(script.clone()), most, true, source)
 }

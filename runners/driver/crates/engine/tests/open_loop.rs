@@ -58,6 +58,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         rate: None,
         stairs: None,
         items: None,
+        table: None,
         jitter: None,
         by_client: false,
         keepalive: true,

@@ -42,6 +42,8 @@ pub enum Varying {
     Item(ItemPlaces),
     /// The key of an item of a dump.
     ItemKey(ItemPlaces),
+    /// The value of this column in the command's row of a table, of at most so many bytes.
+    Field { column: usize, longest: usize },
 }
 
 /// Items of a dump in a command.
@@ -82,6 +84,7 @@ impl Fill {
             Fill::Varying(Varying::Value(largest)) => largest,
             Fill::Varying(Varying::Item(places)) => places.longest_request,
             Fill::Varying(Varying::ItemKey(places)) => places.longest_key,
+            Fill::Varying(Varying::Field { longest, .. }) => longest,
             Fill::Varying(Varying::Ttl(_) | Varying::Key(_) | Varying::Cursor) | Fill::Length { .. } => {
                 LONGEST_NUMBER
             }
@@ -147,6 +150,8 @@ pub struct Placeholders {
     pub cursors: bool,
     /// `__item_key__`.
     pub items: Option<ItemPlaces>,
+    /// `__field:NAME__`: the name of each column of a table, and the most bytes that its values have.
+    pub fields: Vec<(String, usize)>,
 }
 
 /// How the keys of the named tests begin.
@@ -175,6 +180,8 @@ const PLAIN_KEY: &[u8] = b"__key__";
 pub const TTL: &[u8] = b"__ttl__";
 pub const CURSOR: &str = "__cursor__";
 pub const ITEM_KEY: &str = "__item_key__";
+const FIELD: &[u8] = b"__field:";
+const FIELD_END: &[u8] = b"__";
 /// Digits of the longest length or number of seconds.
 const LONGEST_NUMBER: usize = 20;
 
@@ -211,6 +218,27 @@ impl Value {
             fixed => Part::Literal(fixed.bytes().to_string().into_bytes()),
         }
     }
+}
+
+/// The name in the placeholder of a field that `text` begins with.
+fn field_name(text: &[u8]) -> Option<&[u8]> {
+    let text = text.strip_prefix(FIELD)?;
+    text.windows(FIELD_END.len()).position(|end| end == FIELD_END).map(|end| &text[..end])
+}
+
+/// The names of the fields that `words` hold places for, each once.
+pub fn field_names<W: AsRef<[u8]>>(words: &[W]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for word in words {
+        let word = word.as_ref();
+        for name in (0..word.len()).filter_map(|at| field_name(&word[at..])) {
+            let name = String::from_utf8_lossy(name).into_owned();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
 }
 
 fn ttl_part(ttl: Ttl) -> Part {
@@ -273,6 +301,11 @@ impl Placeholders {
         }
         if self.cursors && text.starts_with(CURSOR.as_bytes()) {
             return Some((CURSOR.len(), Part::Filled(Fill::Varying(Varying::Cursor))));
+        }
+        if let (false, Some(name)) = (self.fields.is_empty(), field_name(text)) {
+            let column = self.fields.iter().position(|(field, _)| field.as_bytes() == name)?;
+            let fill = Fill::Varying(Varying::Field { column, longest: self.fields[column].1 });
+            return Some((FIELD.len() + name.len() + FIELD_END.len(), Part::Filled(fill)));
         }
         if let (true, Some(items)) = (text.starts_with(ITEM_KEY.as_bytes()), self.items) {
             return Some((ITEM_KEY.len(), Part::Filled(Fill::Varying(Varying::ItemKey(items)))));

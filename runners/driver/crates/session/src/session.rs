@@ -167,6 +167,7 @@ impl Session<'_> {
             command_key_orders: phase.command_key_orders(),
             values: self.values.with(&phase.values, self.keyed).rising(phase.values_rise, phase.keys.count),
             items: phase.items.clone(),
+            table: None,
             seed: phase.seed.unwrap_or(self.plan.seed),
             probe: phase.probe,
             cpus: self.plan.cpus.clone(),

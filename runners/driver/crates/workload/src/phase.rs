@@ -160,7 +160,17 @@ impl Phase {
             first: plain_keys.filter(|_| items.prefix.is_some()).map(|keys| keys.first),
             command: 0,
         });
-        Placeholders { numbers: true, tags, value, ttl, plain_keys, key_bytes, cursors, items }
+        Placeholders {
+            numbers: true,
+            tags,
+            value,
+            ttl,
+            plain_keys,
+            key_bytes,
+            cursors,
+            items,
+            fields: Vec::new(),
+        }
     }
 
     /// The rule of the keys of each command; empty unless they have their own.

@@ -175,6 +175,7 @@ pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Jo
     Job {
         stairs: None,
         items: None,
+        table: options.table.clone(),
         jitter: None,
         by_client: false,
         name: name.to_owned(),
