@@ -115,6 +115,17 @@ fn connections_count_by_themselves() {
 }
 
 #[test]
+fn the_number_of_a_key_is_its_rank() {
+    let server = Server::tcp(Manner::Honest);
+    run(&server, "-c 1 -t 1 -n 4000 --ratio 1:0 --key-maximum 9 --key-pattern Z:Z --key-zipf-exp 3");
+    // Key 0 has no rank.
+    assert_eq!(numbers(&server), (1..=9).collect::<Vec<_>>());
+    let sent = String::from_utf8_lossy(&server.seen().streams[0]).into_owned();
+    let count = |number: usize| sent.matches(&format!("memtier-{number}\r\n")).count();
+    assert!(count(1) > 6 * count(2) && count(2) > 2 * count(3), "{} {}", count(1), count(2));
+}
+
+#[test]
 fn ratios_are_dealt_in_whole_decks() {
     let server = Server::tcp(Manner::Honest);
     run(&server, "-c 3 -t 1 -n 14 --ratio 3:4 --key-maximum 9");

@@ -18,8 +18,9 @@ pub enum Distribution {
     Parts,
     /// Every connection each once, then again.
     Cycle,
-    /// The key of rank k in proportion to k to the power of -`exponent`; ranks are scattered over the keys.
-    Zipf { exponent: f64 },
+    /// The key of rank k in proportion to k to the power of -`exponent`; ranks are scattered over the keys, unless they count up
+    /// from the `first_rank`, that of the first key. A key of rank 0 is not asked for.
+    Zipf { exponent: f64, first_rank: Option<u64> },
     /// Normally distributed, with this mean and standard deviation, both as shares of the number of keys.
     Gaussian { mean: f64, deviation: f64 },
     /// The first `hot_keys` of all keys get `hot_requests` of all requests, both as shares.
@@ -55,11 +56,15 @@ impl KeyOrder {
             Distribution::Sequential => return KeyOrder::Sequential,
             Distribution::Parts => return KeyOrder::Parts,
             Distribution::Cycle => return KeyOrder::Cycle,
-            Distribution::Zipf { exponent } => {
-                Skew::Zipf { ranks: Zipf::new(count, exponent), scatter: Scatter::new(count) }
+            Distribution::Zipf { exponent, first_rank: None } => {
+                Skew::Zipf { ranks: Zipf::new(1, count, exponent), scatter: Scatter::new(count) }
+            }
+            Distribution::Zipf { exponent, first_rank: Some(first) } => {
+                let skip = u64::from(first == 0 && count > 1);
+                Skew::Ranked { ranks: Zipf::new(first.max(1), count - skip, exponent), skip }
             }
             Distribution::Latest { exponent } => {
-                Skew::Latest { ranks: Zipf::new(count, exponent), last: count - 1 }
+                Skew::Latest { ranks: Zipf::new(1, count, exponent), last: count - 1 }
             }
             Distribution::Gaussian { mean, deviation } => {
                 Skew::Bell(Bell { count, mean: mean * count as f64, deviation: deviation * count as f64 })
@@ -76,10 +81,25 @@ impl KeyOrder {
 /// A rule by which some keys are more likely than others.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Skew {
-    Zipf { ranks: Zipf, scatter: Scatter },
-    Latest { ranks: Zipf, last: u64 },
+    Zipf {
+        ranks: Zipf,
+        scatter: Scatter,
+    },
+    /// Ranks count up with the keys, of which so many are left out.
+    Ranked {
+        ranks: Zipf,
+        skip: u64,
+    },
+    Latest {
+        ranks: Zipf,
+        last: u64,
+    },
     Bell(Bell),
-    Hotspot { hot_requests: f64, hot: u64, count: u64 },
+    Hotspot {
+        hot_requests: f64,
+        hot: u64,
+        count: u64,
+    },
 }
 
 impl Skew {
@@ -87,6 +107,7 @@ impl Skew {
     fn draw(&self, rng: &mut Rng) -> u64 {
         match self {
             Skew::Zipf { ranks, scatter } => scatter.place(ranks.draw(rng)),
+            Skew::Ranked { ranks, skip } => skip + ranks.draw(rng),
             Skew::Latest { ranks, last } => last - ranks.draw(rng),
             Skew::Bell(bell) => bell.draw(rng),
             Skew::Hotspot { hot_requests, hot, count } => match rng.unit() < *hot_requests {

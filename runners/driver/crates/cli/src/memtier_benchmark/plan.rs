@@ -237,7 +237,10 @@ impl Options {
             'S' => Ok(Distribution::Cycle),
             'P' => Ok(Distribution::Parts),
             'G' => Ok(Distribution::Gaussian { mean, deviation }),
-            'Z' => Ok(Distribution::Zipf { exponent: data.exponent }),
+            'Z' => {
+                let first = if self.import.has_own_keys() { 1 } else { data.first_key };
+                Ok(Distribution::Zipf { exponent: data.exponent, first_rank: Some(first) })
+            }
             _ => Err(cannot_be("--key-pattern", &pattern.to_string(), "give R, S, G, Z or P")),
         }
     }
