@@ -115,6 +115,15 @@ fn connections_count_by_themselves() {
 }
 
 #[test]
+fn connections_draw_the_same_keys_unless_they_shall_differ() {
+    for (option, keys) in [("", 100), ("--distinct-client-seed", 300)] {
+        let server = Server::tcp(Manner::Honest);
+        run(&server, &format!("-c 3 -t 1 -n 100 --ratio 1:0 --key-maximum 99999999 {option}"));
+        assert_eq!(numbers(&server).len(), keys);
+    }
+}
+
+#[test]
 fn the_number_of_a_key_is_its_rank() {
     let server = Server::tcp(Manner::Honest);
     run(&server, "-c 1 -t 1 -n 4000 --ratio 1:0 --key-maximum 9 --key-pattern Z:Z --key-zipf-exp 3");

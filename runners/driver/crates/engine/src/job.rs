@@ -65,6 +65,8 @@ pub struct Job {
     pub stairs: Option<Stairs>,
     /// The pauses between the connections that a thread opens before the load; none: one after the other at once.
     pub jitter: Option<Jitter>,
+    /// Whether all connections draw the same keys and values, one after the other.
+    pub alike: bool,
     /// Whether each connection is counted by itself, too.
     pub by_client: bool,
     /// Whether a connection is used for more than one batch.
@@ -168,7 +170,7 @@ impl Job {
             shared_keys: self.shared_keys(index),
             command_keys: self.command_keys(index),
             values: self.values.clone(),
-            rng: Rng::stream(self.seed, index as u64),
+            rng: Rng::stream(self.seed, if self.alike { 0 } else { index as u64 }),
             tags: self.node(index).tags.clone(),
             sequence: index as u64,
             clients: self.connections() as u64,

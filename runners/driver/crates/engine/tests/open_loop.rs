@@ -60,6 +60,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
         items: None,
         table: None,
         jitter: None,
+        alike: false,
         by_client: false,
         keepalive: true,
         reconnect_after: None,

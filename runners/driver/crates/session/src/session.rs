@@ -160,6 +160,7 @@ impl Session<'_> {
             keepalive: true,
             stairs: phase.stairs,
             jitter: phase.jitter,
+            alike: phase.alike,
             by_client: phase.by_client,
             reconnect_after: phase.reconnect_after,
             keyspace: phase.keys.count,

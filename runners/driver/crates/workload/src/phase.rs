@@ -52,6 +52,8 @@ pub struct Phase {
     pub stairs: Option<Stairs>,
     /// The pauses between the connections of a thread that are opened before the load.
     pub jitter: Option<Jitter>,
+    /// Whether all connections draw the same keys and values, one after the other.
+    pub alike: bool,
     /// Whether each connection is counted by itself, too.
     pub by_client: bool,
     /// A connection is replaced after so many requests.
@@ -124,6 +126,7 @@ impl Phase {
             probe: None,
             stairs: None,
             jitter: None,
+            alike: false,
             by_client: false,
             reconnect_after: None,
             plain_keys: None,

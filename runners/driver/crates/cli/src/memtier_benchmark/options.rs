@@ -112,13 +112,13 @@ pub struct LoadOptions {
     /// ms that WAIT waits; both ends alike
     #[arg(long, value_name = "MS-MS", value_parser = |text: &str| one_of_range("--wait-timeout", text))]
     pub wait_timeout: Option<u64>,
-    /// without effect: connections always differ here
+    /// let connections draw keys and values of their own; without it all draw the same
     #[arg(long)]
-    distinct_client_seed: bool,
-    /// without effect: see there
+    pub distinct_client_seed: bool,
+    /// without effect: the seed is always the same here
     #[arg(long)]
     randomize: bool,
-    /// without effect: see there
+    /// without effect: values always differ here
     #[arg(short = 'R', long)]
     pub random_data: bool,
 }

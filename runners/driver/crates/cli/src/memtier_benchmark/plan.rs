@@ -131,6 +131,7 @@ impl Options {
             reconnect_after: load.reconnect_interval,
             stairs: load.stairs(),
             jitter: load.jitter(),
+            alike: !load.distinct_client_seed,
             by_client: self.result.client_stats.is_some(),
             resp3: self.server.protocol.resp3,
             ..Phase::of(self.workload(commands)?)

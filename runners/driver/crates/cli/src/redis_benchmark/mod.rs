@@ -177,6 +177,7 @@ pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Jo
         items: None,
         table: options.table.clone(),
         jitter: None,
+        alike: false,
         by_client: false,
         name: name.to_owned(),
         nodes: nodes.to_vec(),
