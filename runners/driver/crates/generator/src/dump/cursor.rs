@@ -190,6 +190,12 @@ impl Cursor {
             return Ok((at..at + bytes, at + bytes));
         }
         let (begin, mut from) = (at + 1, at + 1);
+        if self.fill(dump, begin + bytes + 1)? {
+            let text = &self.buffer[self.unread.clone()][begin..=begin + bytes];
+            if memchr::memchr(b'"', text) == Some(bytes) {
+                return Ok((begin..begin + bytes, begin + bytes + 1));
+            }
+        }
         for to in begin..begin + bytes {
             if !self.fill(dump, from + 1)? {
                 return Err(cut(self));
