@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,7 +125,7 @@ def main() -> None:
             commits = options.commits if server == "redis" else options.others
             projects.append(track(server, repository, commits, options.releases))
         for project in projects:
-            demo.show_progress(console, stack, project)
+            demo.show_progress(console, stack, project, partial(demo.work_is_left, project))
         if not options.pictures:
             return 0
         command = [sys.executable, "-m", "research.pictures", settings.URL, projects[0].slug]

@@ -55,6 +55,8 @@ COUNT_S = 1.9  # of a benchmark's counted instructions: 24 s for the set (docs/m
 WORK = 0.5  # share of changes that counts show
 BETWEEN = 0.008  # between runs of one commit, besides what their trials show
 SIDE = 0.0085  # spread of a side of a block (docs/methodology.md: 0.7 to 1.0%)
+SWEEP_EVERY, SWEEP_PAIRS, SWEEP_DOUBT = 20, 14, 0.2  # as alerts/settling/sweeps.py has them
+NARROWING = 10  # pairs of a commit that halves the range of a confirmed change
 OUTSIDE_S = 0.4  # of a trial on an idle machine: starting server and driver, prefill
 
 
@@ -226,13 +228,17 @@ def print_planned() -> None:
 
 @dataclass(frozen=True)
 class Split:
-    """A way to spend machine time on a benchmark of a commit. ``doubt``: as in `trials_until`."""
+    """A way to spend machine time on a benchmark of a commit. ``doubt``: as in `trials_until`.
+
+    ``sweeps``: after every SWEEP_EVERY commits the newest is compared in pairs with the one so many before it.
+    """
 
     name: str
     window_s: float
     warmup_s: float
     fewest: int = FEWEST
     doubt: float = math.inf
+    sweeps: bool = False
 
 
 END = stopping.DOUBT
@@ -244,6 +250,7 @@ SPLITS = (
     Split("0.3 s, warm-up 0.2 s, futile ones end", 0.3, 0.2, doubt=END),
     Split("0.3 s, warm-up 0.2 s, 6 to 15 trials", 0.3, 0.2, doubt=END, fewest=6),
     Split("0.3 s, warm-up 0.2 s, 10 to 15 trials", 0.3, 0.2, doubt=END, fewest=10),
+    Split("0.3 s, warm-up 0.2 s, 6 to 15 trials, sweeps", 0.3, 0.2, doubt=END, fewest=6, sweeps=True),
 )
 
 
@@ -302,7 +309,10 @@ def play(split: Split, noise: Deviations, seed: int, commits: int, outcome: Spli
     outcome.seconds += sum(counts) * (OUTSIDE_S + split.warmup_s + split.window_s) + commits * COUNT_S
     outcome.trials += sum(counts)
     outcome.commits += commits
-    add_findings(outcome, changes, settled_places(points, level, rng, outcome) | works)
+    places = settled_places(points, level, rng, outcome) | works
+    if split.sweeps:
+        places |= swept_places(changes, places, level, rng, outcome)
+    add_findings(outcome, changes, places)
 
 
 def add_findings(outcome: SplitResult, changes: Sequence[PlantedChange], confirmed: Mapping[int, int]) -> None:
@@ -340,10 +350,40 @@ def settled_places(
             confirmed[shift.index] = shift.seen
 
 
+def swept_places(
+    changes: Sequence[PlantedChange],
+    known: Mapping[int, int],
+    level: Array,
+    rng: np.random.Generator,
+    outcome: SplitResult,
+) -> dict[int, int]:
+    """Index -> the last commit of its sweep, of the changes that sweeps suspect and pairs confirm where none is known.
+
+    Narrowing is taken to find the right commit.
+    """
+    places: dict[int, int] = {}
+    for head in range(SWEEP_EVERY, len(level), SWEEP_EVERY):
+        within = range(head - SWEEP_EVERY + 1, head + 1)
+        step = level[head] - level[head - SWEEP_EVERY]
+        outcome.pairs += SWEEP_PAIRS
+        comparison = settle_pairs(pairs_of(step, SWEEP_PAIRS, rng), smallest_effect=0.01, level=LEVEL, seed=1)
+        if any(index in within for index in known) or comparison.p > SWEEP_DOUBT:
+            continue
+        if settle(step, comparison.ratio, rng, outcome):
+            outcome.pairs += NARROWING * math.ceil(math.log2(SWEEP_EVERY))
+            places[next((change.index for change in changes if change.index in within), head)] = head
+    return places
+
+
+def pairs_of(step: float, count: int, rng: np.random.Generator) -> list[tuple[float, float]]:
+    """So many pairs of two commits with this change between them, as a logarithm."""
+    noise = SIDE * math.sqrt(2) * rng.normal(size=count)
+    return [(100.0, 100.0 * math.exp(step + deviation)) for deviation in noise]
+
+
 def settle(step: float, suspected: float, rng: np.random.Generator, outcome: SplitResult) -> bool:
     """Whether pairs confirm a suspicion, of a true ``step``, by the looks of the workers."""
-    noise = SIDE * math.sqrt(2) * rng.normal(size=LOOKS[-1])
-    pairs = [(100.0, 100.0 * math.exp(step + deviation)) for deviation in noise]
+    pairs = pairs_of(step, LOOKS[-1], rng)
     for count in LOOKS:
         comparison = settle_pairs(pairs[:count], smallest_effect=0.01, level=LEVEL, seed=1, suspected=suspected)
         if comparison.answer is not ComparisonAnswer.UNKNOWN:

@@ -373,6 +373,8 @@ SUITES = Path(os.environ.get("SUITES", BASE_DIR / "suites"))
 POLL_EVERY_S = env_int("POLL_EVERY_S", 300)
 # How often a machine measures a commit against itself, when it has nothing else to do; 0: never by itself.
 AA_EVERY_DAYS = env_int("AA_EVERY_DAYS", 7)
+# After how many measured commits an idle machine compares the newest with the one so many before it; 0: never.
+SWEEP_EVERY = env_int("SWEEP_EVERY", 20)
 # How many commits without some of its hunks may be built for a commit that an alert names; 0: none.
 HUNK_BUILDS = env_int("HUNK_BUILDS", 24)
 

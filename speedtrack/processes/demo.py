@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from speedtrack.notices.models import Outbox
 from speedtrack.processes.devstack import BASE_DIR, Stack
 from speedtrack.processes.dispatch import decisions_wanted
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs.models import Reason, Run, Series
+from speedtrack.runs.models import ROUTINE, Reason, Run, Series
 from speedtrack.runs.requests import tracking
 from speedtrack.runs.requests.tracking import TrackingRequest
 
@@ -61,8 +61,11 @@ def write_sample_history(repository: Path, upto: int | None = None) -> list[Plan
     return [PlantedCommit(int(number), short, effect, subject) for number, short, effect, subject in rows]
 
 
-def demonstrate(console: Console, stack: Stack) -> bool:
-    """Track, push, wait and report. True if the findings match the planted commits exactly."""
+def demonstrate(console: Console, stack: Stack, *, to_the_end: bool = False) -> bool:
+    """Track, push, wait and report. True if the findings match the planted commits exactly.
+
+    ``to_the_end``: wait until every commit is measured, not only until the planted ones are named and mailed.
+    """
     repository = settings.HOME / "demo" / "kvd"
     first = write_sample_history(repository, BEFORE_PUSH) if not repository.exists() else []
     request = TrackingRequest(str(repository), PROJECT, name=PROJECT, last=TRACKED)
@@ -73,7 +76,7 @@ def demonstrate(console: Console, stack: Stack) -> bool:
     history = write_sample_history(repository)
     if before and before.sha[:12] != history[-1].short:
         send_push(console, project, repository, before)
-    show_progress(console, stack, project, but_for=EXPLAINING)
+    show_progress(console, stack, project, lambda: goes_on(project, history, to_the_end))
     return print_findings(console, project, history)
 
 
@@ -99,13 +102,13 @@ def send_push(console: Console, project: Project, repository: Path, before: Comm
     console.print(f"Pushed {before.short}..{after[:10]}; the signed webhook was answered with {answer.status_code}")
 
 
-def show_progress(console: Console, stack: Stack, project: Project, but_for: Collection[Reason] = ()) -> None:
-    """Show the progress until there is nothing left to build, measure, settle or mail, but runs for these reasons."""
+def show_progress(console: Console, stack: Stack, project: Project, goes_on: Callable[[], bool]) -> None:
+    """Show how the project's commits are built and measured, and its suspicions settled, while ``goes_on`` is true."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("waiting for the runner")
         printed: set[int] = set()
-        while work_is_left(project, but_for):
+        while goes_on():
             stack.check()
             runs = Run.objects.filter(project=project)
             finished = [run for run in runs.select_related("commit", "base", "machine").order_by("id") if run.done]
@@ -118,7 +121,7 @@ def show_progress(console: Console, stack: Stack, project: Project, but_for: Col
 
 @transaction.atomic
 def work_is_left(project: Project, but_for: Collection[Reason] = ()) -> bool:
-    """Return whether anything is left to measure, decide or mail. Call it outside of transactions.
+    """Return whether anything is left to measure, decide or mail, but runs for these reasons. Not in a transaction.
 
     It reads one snapshot: between two snapshots, a decision may become a run, or a run may become a decision.
     """
@@ -139,6 +142,12 @@ def current_step(project: Project) -> str:
     return f"{run.reason} {run.commit.short}{step}"[:70]
 
 
+def goes_on(project: Project, history: list[PlantedCommit], to_the_end: bool) -> bool:
+    """Return whether a finding is still to come; ``to_the_end``: or a commit is still to be measured."""
+    is_told = not to_the_end and not mistakes_found(project, history)
+    return work_is_left(project, but_for=(*EXPLAINING, *ROUTINE) if is_told else EXPLAINING)
+
+
 def print_runs(console: Console, runs: list[Run]) -> None:
     for run in runs:
         subject = plain(run.commit.subject[:60])
@@ -149,20 +158,28 @@ def print_findings(console: Console, project: Project, history: list[PlantedComm
     """Print the findings, and compare them with the planted commits. True if they agree."""
     for cp in confirmed_changes(project):
         console.print(f"  {describe_change(cp)}")
-    alerts = list(Alert.objects.filter(project=project, improvement=False).select_related("commit"))
+    alerts = slowdowns(project)
     for alert in alerts:
         console.print(f"Alert: {alert.commit.short} {plain(alert.commit.subject)}", markup=False)
         console.print(f"  page   {settings.URL}{reverse('alert', args=[alert.pk])}")
     for mail in Outbox.objects.filter(alert__in=alerts).exclude(sent_at=None):
         where = Path(settings.EMAIL_FILE_PATH) / f"{mail.message_id().strip('<>')}.eml"
         console.print(f"  mail   to {mail.recipient}: {where if settings.EMAIL_FILE_PATH else 'sent by SMTP'}")
-    if runs := Run.objects.unfinished().filter(project=project, reason__in=EXPLAINING).count():
-        console.print(f"Runs that tell more about these commits: {runs} to come. The alert's page shows them.")
+    for reasons, purpose in (
+        (EXPLAINING, "that tell more about these commits"),
+        (ROUTINE, "of the commits between them"),
+    ):
+        if runs := Run.objects.unfinished().filter(project=project, reason__in=reasons).count():
+            console.print(f"Runs {purpose}: {runs} to come. The pages show each as it ends.")
     console.print(f"Dashboard: {settings.URL}{reverse('project', args=[project.slug])}")
-    mistakes = mistakes_found(project, alerts, history)
+    mistakes = mistakes_found(project, history)
     for mistake in mistakes:
         console.print(f"[red]Not as planted:[/red] {mistake}")
     return not mistakes
+
+
+def slowdowns(project: Project) -> list[Alert]:
+    return list(Alert.objects.filter(project=project, improvement=False).select_related("commit"))
 
 
 def confirmed_changes(project: Project) -> list[ChangePoint]:
@@ -177,8 +194,9 @@ def describe_change(cp: ChangePoint) -> str:
     )
 
 
-def mistakes_found(project: Project, alerts: list[Alert], history: list[PlantedCommit]) -> list[str]:
+def mistakes_found(project: Project, history: list[PlantedCommit]) -> list[str]:
     """The differences between the findings and the planted commits; empty if there are none."""
+    alerts = slowdowns(project)
     planted = {effect: [p.short for p in history if p.effect == effect] for effect in ("slower", "faster")}
     faster = {cp.commit.sha[:12] for cp in confirmed_changes(project) if not cp.is_slowdown}
     mistakes = []

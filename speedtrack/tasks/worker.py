@@ -14,7 +14,7 @@ from speedtrack.tasks.steps import take_each
 
 @shared_task(name="speedtrack.tasks.detect")
 def detect() -> None:
-    """Find suspected changes in new measurements, settle those measured again, bisect, try hunks, store floors."""
+    """Find suspected changes in new measurements, settle those measured again, bisect, try hunks, read idle work."""
     take_each(
         storing.mark_held,
         detection.detect,
@@ -29,7 +29,7 @@ def detect() -> None:
 
 @shared_task(name="speedtrack.tasks.calibrate")
 def calibrate() -> None:
-    """Queue A/A runs on idle machines."""
+    """Queue sweeps and A/A runs on idle machines."""
     floors.plan_idle_work()
 
 

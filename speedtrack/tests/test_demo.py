@@ -9,9 +9,11 @@ from django.db import connection
 
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.settling import confirm
-from speedtrack.alerts.tests.conftest import World
+from speedtrack.alerts.tests.conftest import World, make_slowed
+from speedtrack.notices import sending
 from speedtrack.processes import demo
 from speedtrack.runs.models import Reason, Run
+from speedtrack.runs.planning import pushes
 from speedtrack.tests import builders
 
 
@@ -46,3 +48,19 @@ def test_a_decision_that_becomes_a_run_while_one_looks_is_work_all_the_same(
     assert demo.work_is_left(project)
     assert not demo.work_is_left(project, demo.EXPLAINING)
     assert Run.objects.unfinished().exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_was_planted_is_told_before_the_commits_between_are_measured(tmp_path: Path, settings: Any) -> None:
+    world, alert = make_slowed(settings, tmp_path, at=7, emails=["ada@example.org"])
+    project, named = alert.project, demo.PlantedCommit(8, alert.commit.sha[:12], "slower", "")
+    assert demo.goes_on(project, [named], to_the_end=False)  # nobody has been mailed
+    sending.send_due()
+    assert not demo.goes_on(project, [named], to_the_end=True)
+    world.shas += world.repository.commits(1)
+    pushes.sync_and_plan(project)
+    assert not demo.goes_on(project, [named], to_the_end=False)
+    assert demo.goes_on(project, [named], to_the_end=True)
+    other = demo.PlantedCommit(9, world.shas[8][:12], "slower", "")
+    assert demo.goes_on(project, [other], to_the_end=False)
+    assert "planted was" in demo.mistakes_found(project, [other])[0]

@@ -165,6 +165,10 @@ WORDS = {
         "manual": ("was asked for by a person", GLOSSARY),
         "canary": ("measures the frozen server of its machine", CANARY),
         "aa": ("measures a commit against itself: whatever it shows is noise", "methodology#what-the-machine-can-see"),
+        "sweep": (
+            "looks for changes that are too small for a line, in pairs of two distant commits",
+            "methodology#sweeps",
+        ),
         "pull": ("measures the head of a pull request against its merge base, in pairs", "planning#pull-requests"),
         "import": ("was measured elsewhere, and sent in", "results-from-outside"),
         "profile": ("samples where both sides of a change spend their time; it measures nothing", GLOSSARY),

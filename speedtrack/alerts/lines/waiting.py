@@ -1,5 +1,6 @@
-"""Which rows wait for noise floors, or to read the whole effect of a commit. The dispatcher asks all day for them, and
-need not hold the statistics of those who answer.
+"""Which rows wait for noise floors, or to read a sweep or the whole effect of a commit.
+
+The dispatcher asks all day for them, and need not hold the statistics of those who answer.
 """
 
 from datetime import timedelta
@@ -24,7 +25,7 @@ def unasked_machines() -> QuerySet[Machine]:
 
 
 def runs_with_due_floors() -> RunQuerySet:
-    """Runs of identical builds whose noise floors are not stored yet.
+    """Runs of identical builds whose noise floors are not stored yet, and sweeps whose changes are not.
 
     Looks only at runs that were not checked before.
     """
@@ -32,7 +33,7 @@ def runs_with_due_floors() -> RunQuerySet:
     base = Build.objects.filter(attempt__run=OuterRef("pk"), attempt__token=OuterRef("lease_token"), side=Side.BASE)
     twins = base.filter(Exists(head), succeeded=True)
     runs = Run.objects.filter(floors_due=True, floors=None)
-    return runs.filter(Q(reason=Reason.AA) | (Q(reason__in=SETTLING) & Exists(twins)))
+    return runs.filter(Q(reason__in=(Reason.AA, Reason.SWEEP)) | (Q(reason__in=SETTLING) & Exists(twins)))
 
 
 def unread_effects() -> RunQuerySet:

@@ -81,6 +81,13 @@ class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
         """Change points whose range shares a commit with this one's, on a branch that has all four ends."""
         return self.exclude(pk=change_point.pk).filter(shares_commit(change_point))
 
+    def alike(self, change_point: "ChangePoint") -> "ChangePointQuerySet":
+        """Change points of the same benchmark, metric and machine whose range shares a commit with this one's."""
+        series = change_point.series
+        identity = {"benchmark": series.benchmark_id, "metric": series.metric, "machine": series.machine_id}
+        alike = {f"series__{name}": value for name, value in identity.items()}
+        return self.filter(shares_commit(change_point), **alike)
+
 
 def shares_commit(change_point: "ChangePoint") -> Q:
     """The condition that a row's range (``before``, ``commit``] shares a commit with the change point's range.

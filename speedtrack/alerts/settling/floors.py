@@ -1,9 +1,9 @@
 """What idle machines measure.
 
-First more pairs for a suspicion that pairs have left open. Then A/A runs, a commit against itself: they show the
-machine's noise, and how small a change it can detect. They are planned for every machine and project every
-AA_EVERY_DAYS, and when the machine or the suite's benchmarks have changed. A paired run of two commits counts as an
-A/A run if both built the same program.
+First more pairs for a suspicion that pairs have left open, then sweeps (``sweeps``). Then A/A runs, a commit against
+itself: they show the machine's noise, and how small a change it can detect. They are planned for every machine and
+project every AA_EVERY_DAYS, and when the machine or the suite's benchmarks have changed. A paired run of two commits
+counts as an A/A run if both built the same program.
 """
 
 from dataclasses import replace
@@ -21,6 +21,7 @@ from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.lines.waiting import runs_with_due_floors, unasked_machines
 from speedtrack.alerts.models import NoiseFloor
 from speedtrack.alerts.pairs.pairing import sample_pairs
+from speedtrack.alerts.settling import sweeps
 from speedtrack.alerts.settling.confirm import measure_further
 from speedtrack.alerts.settling.verdicts import LEVEL
 from speedtrack.benchmarks.definitions import DefinitionError
@@ -42,7 +43,9 @@ def plan_idle_work() -> int:
     count = 0
     for machine in unasked_machines():
         Machine.objects.filter(pk=machine.pk).update(aa_looked_at=Now())
-        count += measure_further(machine) or (settings.AA_EVERY_DAYS > 0 and plan_one(machine))
+        count += (
+            measure_further(machine) or sweeps.plan_sweep(machine) or (settings.AA_EVERY_DAYS > 0 and plan_one(machine))
+        )
     return count
 
 
@@ -138,12 +141,15 @@ def measure_noise(selection: RunSelection) -> int:
 
 @transaction.atomic
 def store_due() -> int:
-    """Store the noise floors of all runs of identical builds that have none yet. Return the number of runs."""
+    """Store what ended runs of idle machines show: noise floors, or changes of a sweep. Return the number of runs."""
     due_runs = Run.objects.filter(floors_due=True).select_for_update(skip_locked=True)
     looked_at = list(due_runs.values_list("pk", flat=True))
     runs = list(runs_with_due_floors().filter(pk__in=looked_at))
     Run.objects.filter(pk__in=looked_at).update(floors_due=False)
     for run in runs:
+        if run.reason == Reason.SWEEP:
+            sweeps.read(run)
+            continue
         series = Series.objects.filter(measurements__attempt__run=run, measurements__accepted=True).distinct()
         for member in series:
             NoiseFloor.objects.create(series=member, run=run, pairs=0)  # remains if its pairs cannot be evaluated

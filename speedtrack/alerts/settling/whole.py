@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.lines import lines, waiting
 from speedtrack.alerts.lines.trouble import isolated
-from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict, shares_commit
+from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, Verdict
 from speedtrack.alerts.pairs import pairing, suites
 from speedtrack.alerts.pairs.suites import ComparedSeries
 from speedtrack.alerts.triage import raising
@@ -226,8 +226,7 @@ def changed(alert: Alert, row: ComparedSeries, past: bool) -> ChangePoint:
 
 def is_known(cp: ChangePoint) -> bool:
     """Return whether the change is confirmed or being settled already. Suspicions of it are deleted."""
-    alike = {"series__benchmark": cp.series.benchmark_id, "series__metric": cp.series.metric}
-    here = ChangePoint.objects.filter(shares_commit(cp), **alike, series__machine=cp.series.machine_id, kind=cp.kind)
+    here = ChangePoint.objects.alike(cp).filter(kind=cp.kind)
     here.filter(status=Status.SUSPECTED).delete()
     return here.filter(status__in=(Status.SETTLING, Status.CONFIRMED, Status.HISTORY)).exists()
 

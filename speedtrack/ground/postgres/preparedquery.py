@@ -87,10 +87,10 @@ class PreparedQuery(Generic[Row]):
     @property
     def statement(self) -> Statement:
         """The query for the server of this thread's connection. Raises ValueError if it leaves out a value."""
-        version: int = connections[self.queryset.db].pg_version
-        if version not in self.statements:
-            self.statements[version] = self._compiled()
-        return self.statements[version]
+        link: Any = connections[self.queryset.db]
+        if link.pg_version not in self.statements:
+            self.statements[link.pg_version] = self._compiled()
+        return self.statements[link.pg_version]
 
     def _compiled(self) -> Statement:
         name_of = {key_of(placeholder): name for name, placeholder in self.placeholders.items()}

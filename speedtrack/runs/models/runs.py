@@ -47,6 +47,7 @@ class Reason(models.TextChoices):
     PROFILE = "profile"  #: both sides of a change are sampled by a profiler; nothing is measured
     EFFECT = "effect"  #: both sides of a named commit: every benchmark of its suite in pairs, or counted
     HUNKS = "hunks"  #: a named commit, and the same one without some of its hunks: both are counted
+    SWEEP = "sweep"  #: two distant commits in pairs, by an idle machine: it looks for changes that lines hide
     PULL = "pull"  #: the head of a pull request against its merge base, in pairs
     IMPORT = "import"  #: measured elsewhere and sent in; it is stored when it has ended, and no machine takes it
 
@@ -151,7 +152,7 @@ class Run(models.Model):
         null=True, help_text="when a run that no machine finished is queued again; null: not automatically"
     )
     floors_due = models.BooleanField(
-        default=False, help_text="the noise floors that its pairs show have not been stored yet"
+        default=False, help_text="the noise floors or changes that its pairs show have not been stored yet"
     )
 
     imported = models.ForeignKey(

@@ -8,10 +8,9 @@
 
 A kind without a share of its own goes with the pushes; a kind with a share of 0 goes when nothing else waits. Unless
 people say otherwise (``Machine.shares``), only settling suspicions has its own: SETTLING_PERCENT. Within a kind: heads,
-then the rest, profiles, what was put off and the end of a backlog, A/A runs. Hunks on trial have no kind: they go last
-of all. Of equal runs, that of the newest commit
-goes first. Outside of its windows a machine takes only what a person has asked for. The order depends on rows and
-the time alone: equal rows always give the same run.
+then the rest, profiles, what was put off and the end of a backlog, sweeps, A/A runs. Hunks on trial have no kind: they
+go last of all. Of equal runs, that of the newest commit goes first. Outside of its windows a machine takes only what a
+person has asked for. The order depends on rows and the time alone: equal rows always give the same run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,6 +36,7 @@ PRIORITY = {
     "backfill": 90,
     "profile": 60,
     "later": 50,
+    "sweep": 20,
     "aa": 10,
     "hunks": 5,
 }
@@ -46,7 +46,7 @@ KINDS = {
     "pushes": ("head", "rest", "profile"),
     "pulls": ("pull",),
     "backfill": ("backfill", "later"),
-    "aa": ("aa",),
+    "aa": ("sweep", "aa"),
 }
 KIND_OF = [(PRIORITY[name], kind) for kind, names in KINDS.items() for name in names]
 IN_WORDS = {
@@ -54,7 +54,7 @@ IN_WORDS = {
     "pushes": "pushes",
     "pulls": "pull requests",
     "backfill": "history",
-    "aa": "A/A runs",
+    "aa": "sweeps and A/A runs",
     "hunks": "hunks on trial",
     "manual": "asked for by hand",
     "canary": "canary",

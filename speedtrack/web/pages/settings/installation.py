@@ -144,6 +144,7 @@ TOPICS: dict[str, dict[str, str]] = {
         "SETTLING_PERCENT": "share of time for settling suspicions",
         "HEAD_WAIT_S": "seconds that the head of a branch waits at most",
         "AA_EVERY_DAYS": "days between runs of a commit against itself",
+        "SWEEP_EVERY": "measured commits between two sweeps of a machine",
         "HUNK_BUILDS": "builds of a commit without some of its hunks, at most",
         "CANARY_EVERY_S": "seconds between two runs of a canary",
         "CANARY_AUTO": "the first measured head becomes a machine's canary",
