@@ -97,6 +97,17 @@ fn zipf_ranks_have_their_weights() {
 }
 
 #[test]
+fn zipf_ranks_count_up_from_the_first() {
+    for (count, first) in [(1000, 1), (1000, 500), (200_000, 10)] {
+        let keys = format!("distribution = 'zipf', exponent = 1.0, first_rank = {first}");
+        let counts = asked(&format!("zipf-from-{count}-{first}"), count, &keys);
+        let weights: Vec<f64> = (0..count).map(|key| 1.0 / (first + key) as f64).collect();
+        assert!(agree(&counts, &weights), "{count} {first}");
+        assert!(!agree(&by_rank(&counts), &weights), "{count} {first}");
+    }
+}
+
+#[test]
 fn latest_keys_are_the_last() {
     let mut counts = asked("latest", 1000, "distribution = 'latest'");
     counts.reverse();

@@ -105,6 +105,36 @@ fn sets_and_gets_have_patterns_of_their_own() {
 }
 
 #[test]
+fn connections_count_by_themselves() {
+    let server = Server::tcp(Manner::Honest);
+    run(&server, "-c 2 -t 2 -n 50 --ratio 1:0 --key-maximum 99999 --key-pattern S:S");
+    assert_eq!(numbers(&server), (0..50).collect::<Vec<_>>());
+    run(&server, "-c 2 -t 2 -n allkeys --ratio 1:0 --key-minimum 1 --key-maximum 60 --key-pattern S:S");
+    assert_eq!(numbers(&server), (0..=60).collect::<Vec<_>>());
+    assert_eq!(server.seen().calls("SET"), 200 + 240);
+}
+
+#[test]
+fn connections_draw_the_same_keys_unless_they_shall_differ() {
+    for (option, keys) in [("", 100), ("--distinct-client-seed", 300)] {
+        let server = Server::tcp(Manner::Honest);
+        run(&server, &format!("-c 3 -t 1 -n 100 --ratio 1:0 --key-maximum 99999999 {option}"));
+        assert_eq!(numbers(&server).len(), keys);
+    }
+}
+
+#[test]
+fn the_number_of_a_key_is_its_rank() {
+    let server = Server::tcp(Manner::Honest);
+    run(&server, "-c 1 -t 1 -n 4000 --ratio 1:0 --key-maximum 9 --key-pattern Z:Z --key-zipf-exp 3");
+    // Key 0 has no rank.
+    assert_eq!(numbers(&server), (1..=9).collect::<Vec<_>>());
+    let sent = String::from_utf8_lossy(&server.seen().streams[0]).into_owned();
+    let count = |number: usize| sent.matches(&format!("memtier-{number}\r\n")).count();
+    assert!(count(1) > 6 * count(2) && count(2) > 2 * count(3), "{} {}", count(1), count(2));
+}
+
+#[test]
 fn ratios_are_dealt_in_whole_decks() {
     let server = Server::tcp(Manner::Honest);
     run(&server, "-c 3 -t 1 -n 14 --ratio 3:4 --key-maximum 9");
@@ -375,9 +405,10 @@ fn metrics_go_to_statsd() {
 #[test]
 fn wrong_options_are_usage_errors() {
     for (words, message) in [
+        ("--cluster-mode --client-stats f", "--client-stats is given with --cluster-mode"),
         (
-            "--client-stats f",
-            "invalid option '--client-stats': memtier_benchmark has it, this front end has not",
+            "--thread-conn-start-min-jitter-micros 2 --thread-conn-start-max-jitter-micros 1",
+            "--thread-conn-start-min-jitter-micros is above --thread-conn-start-max-jitter-micros",
         ),
         ("--data-offset 3", "write SETRANGE and GETRANGE with --command"),
         ("-y 3", "invalid option '-y'"),
@@ -408,7 +439,14 @@ fn wrong_options_are_usage_errors() {
         ("--monitor-input /nonexistent/x --command PING", "cannot read /nonexistent/x"),
         ("--monitor-input /dev/null --command PING", "/dev/null has no command"),
         ("--monitor-pattern X", "--monitor-pattern cannot be 'X'"),
-        ("--data-size-pattern S", "sizes are drawn here: give R"),
+        ("--data-size-pattern P", "--data-size-pattern cannot be 'P'"),
+        ("--data-size-pattern S --command PING", "--data-size-pattern S is given beside --command"),
+        ("--data-verify", "--data-verify or --verify-only is given without --data-import"),
+        ("--no-expiry", "--no-expiry is given without --data-import"),
+        ("--data-import f -d 5", "--data-import is given beside the size of values"),
+        ("--data-import f --key-maximum 5", "is given without --generate-keys"),
+        ("--data-import f --generate-keys --data-verify", "without --key-pattern S:S"),
+        ("--data-import f --cluster-mode", "--data-import is given with --cluster-mode"),
         ("--tls --tls-protocols TLSv1", "only TLSv1.2 and TLSv1.3 are spoken here"),
         ("-4 -6", "-4 and -6 are both given"),
         ("--cluster-mode --reconnect-interval 5", "--reconnect-interval is given with --cluster-mode"),

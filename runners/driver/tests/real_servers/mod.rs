@@ -4,6 +4,7 @@
 
 mod cluster;
 mod counts;
+mod dataset;
 mod duel;
 mod going_on;
 mod html;
@@ -12,6 +13,7 @@ mod ladder;
 mod live;
 mod machine;
 mod memcached;
+mod memtier;
 mod metrics;
 mod modes;
 mod output;

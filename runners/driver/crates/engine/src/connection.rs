@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 use socket2::SockRef;
 
 use crate::batch::Batch;
+use crate::client_log::ClientLog;
 use crate::fill_source::Tags;
 use crate::liveness::Liveness;
 use crate::record::Traffic;
@@ -80,6 +81,8 @@ pub struct Connection<R> {
     /// Requests that may still be sent in this span.
     pub quota: u64,
     liveness: Liveness,
+    /// What it counted by itself, where that is asked for.
+    pub log: Option<Box<ClientLog>>,
     /// What an open loop sends in this span.
     pub schedule: Option<Schedule>,
     /// The place in the script of the command that the next reply answers.
@@ -109,6 +112,7 @@ impl<R: Replies> Connection<R> {
             sent_bytes: 0,
             quota: 0,
             liveness: Liveness::default(),
+            log: None,
             schedule: None,
             answered: 0,
             has_turn: false,
@@ -370,6 +374,13 @@ impl<R: Replies> Connection<R> {
     /// Add the next `replies` to `counts`, which has a number for each command of the script.
     pub fn count_answered(&mut self, replies: u64, counts: &mut [u64]) {
         self.answered = self.batch.count_commands(self.answered, replies, counts);
+    }
+
+    /// The end of what it counted by itself.
+    pub fn take_log(&mut self) -> Option<ClientLog> {
+        let mut log = self.log.take()?;
+        log.traffic = self.traffic();
+        Some(*log)
     }
 
     /// Of `replies` that were taken: how many answer the oldest burst, and when that began.

@@ -5,13 +5,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::copy::copy;
+use crate::table::Table;
 use generator::digits;
+use generator::items::ItemSource;
 use generator::keys::Keys;
 use generator::rng::Rng;
 use generator::values::{ValuePool, ValueRange};
 use protocol::command::{Command, Step};
 use protocol::script::Script;
-use protocol::template::{PlainKeys, SHARED, TAG_WIDTH, Varying};
+use protocol::template::{ItemPlaces, PlainKeys, SHARED, TAG_WIDTH, Varying};
 
 /// The hash tags that lead to one node of a cluster; empty without a cluster.
 pub type Tags = Arc<[[u8; TAG_WIDTH]]>;
@@ -32,6 +34,10 @@ pub struct FillSource {
     pub clients: u64,
     /// Of a scan.
     pub cursor: u64,
+    /// Of a dump.
+    pub items: Option<Box<ItemSource>>,
+    /// Whose rows commands hold, each the next one.
+    pub table: Option<Arc<Table>>,
 }
 
 impl FillSource {
@@ -172,7 +178,39 @@ impl FillSource {
             }
             Varying::Ttl(ttl) => Piece::Number(ttl.draw(&mut self.rng)),
             Varying::Cursor => Piece::Number(self.cursor),
+            Varying::Item(places) => self.next_item(places),
+            Varying::ItemKey(places) => self.item_key(places),
+            Varying::Field { column, .. } => {
+                let row = self.sequence;
+                let bytes = self.table.as_ref().map_or(0, |table| table.cell(row, column).len());
+                Piece::Cell { row, column, bytes }
+            }
         }
+    }
+
+    fn next_item(&mut self, places: ItemPlaces) -> Piece {
+        let number = places.first.map(|first| first + self.command_keys[places.command].next(&mut self.rng));
+        let Some(items) = &mut self.items else { return Piece::Request(0) };
+        items.advance(&mut self.rng, number);
+        Piece::Request(items.request().len())
+    }
+
+    fn item_key(&mut self, places: ItemPlaces) -> Piece {
+        let number = self.command_keys[places.command].next(&mut self.rng);
+        let bytes = self.items.as_ref().map_or(0, |items| items.key(number).len());
+        Piece::Key { number, bytes }
+    }
+
+    fn paste(&self, piece: &Piece, bytes: &mut Vec<u8>) {
+        let (items, table) = (&self.items, &self.table);
+        let pasted = match piece {
+            Piece::Value(cut) => Some(self.values.bytes(*cut)),
+            Piece::Number(number) => return text(bytes, *number),
+            Piece::Request(_) => items.as_ref().map(|items| items.request()),
+            Piece::Key { number, .. } => items.as_ref().map(|items| items.key(*number)),
+            Piece::Cell { row, column, .. } => table.as_ref().map(|table| table.cell(*row, *column)),
+        };
+        bytes.extend_from_slice(pasted.unwrap_or_default());
     }
 
     /// Append `command`, filled and with its varying pieces, to `bytes`.
@@ -192,11 +230,7 @@ impl FillSource {
                     let length = plus + state.pieces.iter().map(Piece::length).sum::<usize>();
                     text(bytes, length as u64);
                 }
-                _ => match state.pieces.pop_front() {
-                    Some(Piece::Value(cut)) => bytes.extend_from_slice(self.values.bytes(cut)),
-                    Some(Piece::Number(number)) => text(bytes, number),
-                    None => {}
-                },
+                _ => state.pieces.pop_front().iter().for_each(|piece| self.paste(piece, bytes)),
             }
         }
         bytes.extend_from_slice(&fixed[taken..]);
@@ -209,12 +243,26 @@ impl FillSource {
 enum Piece {
     Value(ValueRange),
     Number(u64),
+    /// The request of the item that was read last.
+    Request(usize),
+    /// The key of an item.
+    Key {
+        number: u64,
+        bytes: usize,
+    },
+    /// Of a table.
+    Cell {
+        row: u64,
+        column: usize,
+        bytes: usize,
+    },
 }
 
 impl Piece {
     fn length(&self) -> usize {
         match self {
             Piece::Value(cut) => cut.bytes,
+            Piece::Request(bytes) | Piece::Key { bytes, .. } | Piece::Cell { bytes, .. } => *bytes,
             Piece::Number(number) => number.checked_ilog10().unwrap_or(0) as usize + 1,
         }
     }

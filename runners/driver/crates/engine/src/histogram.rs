@@ -1,5 +1,7 @@
 //! Latencies in nanoseconds: a log-linear array, exact below 512 ns, buckets of at most 0.4% above.
 
+use std::collections::BTreeMap;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::V2DeflateSerializer;
@@ -30,6 +32,41 @@ fn middle(bucket: usize) -> u64 {
 /// Counts by bucket, without those that are 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gain(Vec<(u32, u64)>);
+
+/// A histogram of few values: memory for those alone.
+#[derive(Debug, Clone, Default)]
+pub struct SparseHistogram {
+    counts: BTreeMap<u32, u64>,
+    sum: u64,
+    /// Least and greatest value in ns.
+    bounds: Option<(u64, u64)>,
+}
+
+impl SparseHistogram {
+    /// Record `count` times the value of `ns` nanoseconds.
+    pub fn record(&mut self, ns: u64, count: u64) {
+        let ns = ns.min(LARGEST);
+        *self.counts.entry(bucket(ns) as u32).or_default() += count;
+        self.sum += ns * count;
+        let (min, max) = self.bounds.unwrap_or((ns, ns));
+        self.bounds = Some((min.min(ns), max.max(ns)));
+    }
+
+    pub fn count(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
+    /// The same values with room for all.
+    pub fn histogram(&self) -> Histogram {
+        let mut histogram = Histogram::default();
+        for (bucket, count) in &self.counts {
+            histogram.counts[*bucket as usize] = *count;
+            histogram.count += count;
+        }
+        let (min, max) = self.bounds.unwrap_or((u64::MAX, 0));
+        Histogram { sum: self.sum, min, max, ..histogram }
+    }
+}
 
 impl Gain {
     pub fn merge(&mut self, other: &Gain) {

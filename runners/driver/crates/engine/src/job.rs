@@ -9,11 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::batch::{Batch, Replay};
 use crate::connection::{ConnectionError, NEVER};
 use crate::fill_source::FillSource;
+use crate::jitter::Jitter;
 use crate::node::Node;
 use crate::probe::Probe;
 use crate::recovery::Recovery;
 use crate::scoreboard::Scoreboard;
 use crate::stairs::Stairs;
+use crate::table::Table;
+use generator::items::{ItemSource, Items};
 use generator::keys::{KeyOrder, Keys};
 use generator::rng::Rng;
 use generator::values::ValuePool;
@@ -60,6 +63,12 @@ pub struct Job {
     pub rate: Option<f64>,
     /// Whether connections are opened step by step; none: all before the load begins.
     pub stairs: Option<Stairs>,
+    /// The pauses between the connections that a thread opens before the load; none: one after the other at once.
+    pub jitter: Option<Jitter>,
+    /// Whether all connections draw the same keys and values, one after the other.
+    pub alike: bool,
+    /// Whether each connection is counted by itself, too.
+    pub by_client: bool,
     /// Whether a connection is used for more than one batch.
     pub keepalive: bool,
     /// The number of requests after which a connection is replaced.
@@ -69,6 +78,10 @@ pub struct Job {
     /// The order of each command's keys, when key numbers have no leading zeros; else empty.
     pub command_key_orders: Vec<KeyOrder>,
     pub values: ValuePool,
+    /// The dump whose items are set, if one is.
+    pub items: Option<Items>,
+    /// The table whose fields commands hold, if they do.
+    pub table: Option<Arc<Table>>,
     pub seed: u64,
     pub probe: Option<Probe>,
     /// CPU of each thread, that of the probe last; empty when they are not pinned.
@@ -128,6 +141,17 @@ impl Job {
         self.pipeline * self.script.unit()
     }
 
+    /// A failure when the items of the dump could not be read any more.
+    pub fn check_items(&self) -> Result<(), Failure> {
+        let fault = self.items.as_ref().and_then(|items| items.dump.fault());
+        fault.map_or(Ok(()), |fault| {
+            Err(Failure::run(
+                format!("the file of items has changed: {fault}"),
+                "leave it as it is while it is sent",
+            ))
+        })
+    }
+
     /// The requests of connection `index`. They depend on the seed and on `index`, not on the thread.
     pub fn batch(&self, index: usize) -> Batch {
         let script = &self.script;
@@ -146,11 +170,13 @@ impl Job {
             shared_keys: self.shared_keys(index),
             command_keys: self.command_keys(index),
             values: self.values.clone(),
-            rng: Rng::stream(self.seed, index as u64),
+            rng: Rng::stream(self.seed, if self.alike { 0 } else { index as u64 }),
             tags: self.node(index).tags.clone(),
             sequence: index as u64,
             clients: self.connections() as u64,
             cursor: 0,
+            table: self.table.clone(),
+            items: self.items.clone().map(|items| Box::new(ItemSource::new(items))),
         }
     }
 

@@ -1,12 +1,14 @@
 //! The load: connections on threads, their schedule, and what is counted of them.
 
 pub mod batch;
+pub mod client_log;
 pub mod cluster;
 pub mod connected;
 pub mod connection;
 mod copy;
 pub mod fill_source;
 pub mod histogram;
+pub mod jitter;
 pub mod job;
 pub mod latency;
 pub mod liveness;
@@ -28,6 +30,7 @@ pub mod server_process;
 pub mod stage;
 pub mod stairs;
 pub mod steadiness;
+pub mod table;
 pub mod topology;
 pub mod total;
 pub mod turn_queue;

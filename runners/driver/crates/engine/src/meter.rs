@@ -114,9 +114,9 @@ impl Meter {
         self
     }
 
-    /// Count each of the `commands` of a script, when it has several.
-    pub fn with_commands(mut self, commands: usize) -> Meter {
-        let commands = if commands > 1 { commands } else { 0 };
+    /// Count each of the `commands` of a script, when it has several, or when they are counted by client.
+    pub fn with_commands(mut self, commands: usize, by_client: bool) -> Meter {
+        let commands = if commands > 1 || by_client { commands } else { 0 };
         self.record.commands.resize_with(commands, CommandRecord::default);
         self.answered = vec![0; commands];
         self

@@ -1,6 +1,7 @@
 //! What one thread counted in a span.
 
 use crate::batch::Sent;
+use crate::client_log::ClientLog;
 use crate::histogram::{Gain, Histogram};
 use crate::outcome::Cut;
 use crate::recovery::Losses;
@@ -96,6 +97,8 @@ pub struct Record {
     pub losses: Losses,
     /// When its connections were open, monotonic ns.
     pub opened: Vec<u64>,
+    /// What each connection counted, where that is asked for.
+    pub clients: Vec<ClientLog>,
     /// Why the thread gave up before the end.
     pub cut: Option<Cut>,
 }

@@ -2,6 +2,7 @@
 
 mod climbing;
 mod closed_loop;
+mod counting;
 mod open_loop;
 mod publishing;
 mod ramping;
@@ -15,6 +16,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use crate::client_log::ClientLog;
 use crate::connection::{Connection, ConnectionError};
 use crate::histogram::Histogram;
 use crate::job::Job;
@@ -29,11 +31,13 @@ use crate::schedule::{Participant, Schedule};
 use crate::stage::Span;
 use crate::stairs::Climb;
 use crate::turn_queue::TurnQueue;
+use counting::count;
+use generator::rng::Rng;
 use machine::clock;
 use machine::epoll::{Epoll, Ready};
 use machine::socket::{self, Interest};
 use network::channel::Channel;
-use protocol::replies::{Protocol, Replies, Tally};
+use protocol::replies::Protocol;
 use text::failure::{Failure, machine_failure};
 use text::units::NS_PER_MS;
 use trouble::{TROUBLED, Troubles};
@@ -113,7 +117,13 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let stairs = job.stairs.filter(|_| thread < job.threads);
         let mut mine = mine.map(|index| (index, proto.replies(&job.script, index)));
         let first = stairs.map_or(usize::MAX, |stairs| stairs.first);
-        mine.by_ref().take(first).try_for_each(|(index, replies)| worker.add(index, replies))?;
+        let mut rng = Rng::stream(job.seed, (job.connections() + thread) as u64);
+        for (index, replies) in mine.by_ref().take(first) {
+            if let Some(jitter) = job.jitter.filter(|_| !worker.connections.is_empty()) {
+                jitter.pause(&mut rng)?;
+            }
+            worker.add(index, replies)?;
+        }
         worker.climb = Climb::new(stairs, mine.collect());
         Ok(worker)
     }
@@ -154,8 +164,10 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let losses = Losses { gaps: record.losses.gaps.clone(), ..losses };
         let mut traffic = Traffic::default();
         self.connections.iter().for_each(|(_, connection)| traffic.add(&connection.traffic()));
+        let clients =
+            self.connections.iter_mut().filter_map(|(_, connection)| connection.take_log()).collect();
         let (slip, opened) = (std::mem::take(&mut self.slip), self.opened.clone());
-        Record { slip, unsent: self.unsent(), traffic, losses, opened, ..record }
+        Record { slip, unsent: self.unsent(), traffic, losses, opened, clients, ..record }
     }
 
     /// Whether it came to the end of the span; not when the threads are to stop.
@@ -196,7 +208,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
 
     fn meter(&self, span: &Span) -> Meter {
         Meter::new(*span, self.job.slice_ns, self.job.server_pid)
-            .with_commands(self.job.script.commands.len())
+            .with_commands(self.job.script.commands.len(), self.job.by_client)
             .with_intervals(self.job.interval_slices)
             .with_counters(self.job.counters.clone())
             .going_on(self.job.recovery.is_some())
@@ -215,6 +227,8 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let (unit, clients) = (self.job.script.unit(), self.participants.len());
         let (index, connection) = &mut self.connections[token];
         let index = *index - self.participants.start;
+        let commands = self.job.script.commands.len();
+        connection.log = self.job.by_client.then(|| Box::new(ClientLog::new(commands, now)));
         connection.quota = span.quota(index, clients, unit);
         connection.schedule = span.arrivals.map(|arrivals| {
             let participant = Participant { seed: self.job.seed, index, clients, unit };
@@ -338,6 +352,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
     /// Give up when a server is silent, or when the program was asked to end.
     fn check_progress(&mut self, now: u64) -> Result<(), Failure> {
         check_signals()?;
+        self.job.check_items()?;
         if self.job.recovery.is_some() {
             self.lose_silent(now)?;
             return Ok(());
@@ -365,28 +380,4 @@ impl<'a, P: Protocol> Worker<'a, P> {
         }
         self.job.connection_failure::<P>(*index, broken)
     }
-}
-
-/// Count `tally`, received at `now`: each reply with the moment at which its own request began. Inlined
-/// although errors are counted by it, too: else each batch costs the call and a copy of its tally.
-#[inline(always)]
-fn count<R: Replies>(
-    meter: &mut Meter,
-    connection: &mut Connection<R>,
-    now: u64,
-    tally: Tally,
-) -> Result<(), Failure> {
-    let mut left = tally.replies;
-    let mut counted = tally;
-    while left > 0 {
-        let (answered, begin) = connection.answer_oldest(left);
-        let part = Tally { replies: answered, ..std::mem::take(&mut counted) };
-        meter.count(now, begin, part)?;
-        if meter.counts_commands() {
-            connection.count_answered(answered, meter.answered());
-            meter.count_commands(now, begin);
-        }
-        left -= answered;
-    }
-    Ok(())
 }

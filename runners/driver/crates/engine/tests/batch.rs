@@ -37,6 +37,8 @@ fn batch(script: &Script, most: usize) -> Batch {
         sequence: 3,
         clients: 5,
         cursor: 0,
+        items: None,
+        table: None,
     };
     Batch::new(Arc::new(script.clone()), most, true, source)
 }

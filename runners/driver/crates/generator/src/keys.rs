@@ -16,8 +16,11 @@ pub enum Distribution {
     Sequential,
     /// Each once, then again: every connection has a range of its own.
     Parts,
-    /// The key of rank k in proportion to k to the power of -`exponent`; ranks are scattered over the keys.
-    Zipf { exponent: f64 },
+    /// Every connection each once, then again.
+    Cycle,
+    /// The key of rank k in proportion to k to the power of -`exponent`; ranks are scattered over the keys, unless they count up
+    /// from the `first_rank`, that of the first key. A key of rank 0 is not asked for.
+    Zipf { exponent: f64, first_rank: Option<u64> },
     /// Normally distributed, with this mean and standard deviation, both as shares of the number of keys.
     Gaussian { mean: f64, deviation: f64 },
     /// The first `hot_keys` of all keys get `hot_requests` of all requests, both as shares.
@@ -33,6 +36,8 @@ pub enum KeyOrder {
     Uniform,
     /// Each key once, then again: every connection has a range of its own.
     Parts,
+    /// Counting up: every connection by itself, and after the last key comes the first again.
+    Cycle,
     /// Counting up: the connections take turns, and after the last key comes the first again.
     Sequential,
     Skewed(Arc<Skew>),
@@ -41,7 +46,7 @@ pub enum KeyOrder {
 impl KeyOrder {
     /// Whether a number depends on those before it.
     pub fn counts(&self) -> bool {
-        matches!(self, KeyOrder::Parts | KeyOrder::Sequential)
+        matches!(self, KeyOrder::Parts | KeyOrder::Cycle | KeyOrder::Sequential)
     }
 
     /// The rule by which `count` keys are asked for.
@@ -50,11 +55,16 @@ impl KeyOrder {
             Distribution::Uniform => return KeyOrder::Uniform,
             Distribution::Sequential => return KeyOrder::Sequential,
             Distribution::Parts => return KeyOrder::Parts,
-            Distribution::Zipf { exponent } => {
-                Skew::Zipf { ranks: Zipf::new(count, exponent), scatter: Scatter::new(count) }
+            Distribution::Cycle => return KeyOrder::Cycle,
+            Distribution::Zipf { exponent, first_rank: None } => {
+                Skew::Zipf { ranks: Zipf::new(1, count, exponent), scatter: Scatter::new(count) }
+            }
+            Distribution::Zipf { exponent, first_rank: Some(first) } => {
+                let skip = u64::from(first == 0 && count > 1);
+                Skew::Ranked { ranks: Zipf::new(first.max(1), count - skip, exponent), skip }
             }
             Distribution::Latest { exponent } => {
-                Skew::Latest { ranks: Zipf::new(count, exponent), last: count - 1 }
+                Skew::Latest { ranks: Zipf::new(1, count, exponent), last: count - 1 }
             }
             Distribution::Gaussian { mean, deviation } => {
                 Skew::Bell(Bell { count, mean: mean * count as f64, deviation: deviation * count as f64 })
@@ -71,10 +81,25 @@ impl KeyOrder {
 /// A rule by which some keys are more likely than others.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Skew {
-    Zipf { ranks: Zipf, scatter: Scatter },
-    Latest { ranks: Zipf, last: u64 },
+    Zipf {
+        ranks: Zipf,
+        scatter: Scatter,
+    },
+    /// Ranks count up with the keys, of which so many are left out.
+    Ranked {
+        ranks: Zipf,
+        skip: u64,
+    },
+    Latest {
+        ranks: Zipf,
+        last: u64,
+    },
     Bell(Bell),
-    Hotspot { hot_requests: f64, hot: u64, count: u64 },
+    Hotspot {
+        hot_requests: f64,
+        hot: u64,
+        count: u64,
+    },
 }
 
 impl Skew {
@@ -82,6 +107,7 @@ impl Skew {
     fn draw(&self, rng: &mut Rng) -> u64 {
         match self {
             Skew::Zipf { ranks, scatter } => scatter.place(ranks.draw(rng)),
+            Skew::Ranked { ranks, skip } => skip + ranks.draw(rng),
             Skew::Latest { ranks, last } => last - ranks.draw(rng),
             Skew::Bell(bell) => bell.draw(rng),
             Skew::Hotspot { hot_requests, hot, count } => match rng.unit() < *hot_requests {
@@ -112,6 +138,7 @@ impl Keys {
                 let first = part.first.min(keyspace - 1);
                 Keys::Part { next: first, part: first..part.first + part.count }
             }
+            KeyOrder::Cycle => Keys::Part { next: 0, part: 0..keyspace },
             KeyOrder::Sequential => Keys::Turns(Turns::new(keyspace, index, clients, numbers.max(1))),
             KeyOrder::Skewed(skew) => Keys::Skewed(skew.clone()),
         }

@@ -47,29 +47,32 @@ impl Alias {
     }
 }
 
-/// Ranks 0 to `count` - 1, rank k in proportion to (k + 1)^-`exponent`.
+/// `count` numbers from 0, number k in proportion to (`first` + k)^-`exponent`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Zipf {
-    /// The first ranks, and behind them one number for all others.
+    first: u64,
+    /// The first numbers, and behind them one number for all others.
     head: Alias,
     tail: Option<Tail>,
 }
 
 impl Zipf {
-    pub fn new(count: u64, exponent: f64) -> Zipf {
+    /// Of ranks from `first`, which is at least 1.
+    pub fn new(first: u64, count: u64, exponent: f64) -> Zipf {
         let heads = count.min(HEAD - 1);
-        let mut weights: Vec<f64> = (1..=heads).map(|rank| libm::pow(rank as f64, -exponent)).collect();
-        let tail = (heads < count).then(|| Tail::new(heads + 1, count, exponent));
+        let ranks = first..first + heads;
+        let mut weights: Vec<f64> = ranks.map(|rank| libm::pow(rank as f64, -exponent)).collect();
+        let tail = (heads < count).then(|| Tail::new(first + heads, first + count - 1, exponent));
         weights.extend(tail.as_ref().map(Tail::weight));
-        Zipf { head: Alias::new(&weights), tail }
+        Zipf { first, head: Alias::new(&weights), tail }
     }
 
     #[inline]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
-        let rank = self.head.pick(rng.next_u64());
+        let number = self.head.pick(rng.next_u64());
         match &self.tail {
-            Some(tail) if rank + 1 == HEAD => tail.draw(rng) - 1,
-            _ => rank,
+            Some(tail) if number + 1 == HEAD => tail.draw(rng) - self.first,
+            _ => number,
         }
     }
 }

@@ -71,6 +71,7 @@ enum Rule {
     Fixed(usize),
     Range { from: usize, sizes: u64 },
     Weighted { choice: Alias, sizes: Arc<[usize]> },
+    Rising { from: usize, more: u64, last: u64 },
 }
 
 impl ValuePool {
@@ -96,6 +97,15 @@ impl ValuePool {
         ValuePool { bytes: self.bytes.clone(), rule, keyed }
     }
 
+    /// The same, but if they `rise`, sizes of a range go from its least for key 0 evenly to its most for the last of `keys`.
+    pub fn rising(self, rise: bool, keys: u64) -> ValuePool {
+        let rule = match self.rule {
+            Rule::Range { from, sizes } if rise => Rule::Rising { from, more: sizes - 1, last: keys - 1 },
+            rule => rule,
+        };
+        ValuePool { rule, ..self }
+    }
+
     /// The place of the next value of key `number`.
     #[inline]
     pub fn place(&self, rng: &mut Rng, number: u64) -> usize {
@@ -109,6 +119,9 @@ impl ValuePool {
     pub fn cut(&self, rng: &mut Rng, number: u64) -> ValueRange {
         let bytes = match (&self.rule, self.keyed) {
             (Rule::Fixed(bytes), _) => *bytes,
+            (Rule::Rising { from, more, last }, _) => {
+                from + (u128::from(*more) * u128::from(number) / u128::from((*last).max(1))) as usize
+            }
             // A different word than the one that determines the place.
             (rule, true) => rule.size(SplitMix64::new(!number).next_u64()),
             (rule, false) => rule.size(rng.next_u64()),
@@ -130,9 +143,23 @@ impl Rule {
     /// The size for one random word.
     fn size(&self, word: u64) -> usize {
         match self {
-            Rule::Fixed(bytes) => *bytes,
+            Rule::Fixed(bytes) | Rule::Rising { from: bytes, .. } => *bytes,
             Rule::Range { from, sizes } => from + ((u128::from(word) * u128::from(*sizes)) >> 64) as usize,
             Rule::Weighted { choice, sizes } => sizes[choice.pick(word) as usize],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_rise_with_the_number_of_the_key() {
+        let pool = ValuePool::new(1, 30).with(&Sizes::Range(10, 30), false).rising(true, 5);
+        let mut rng = Rng::stream(1, 1);
+        let sizes: Vec<usize> = (0..5).map(|number| pool.cut(&mut rng, number).bytes).collect();
+        assert_eq!(sizes, [10, 15, 20, 25, 30]);
+        assert_eq!(pool.rising(true, 1).cut(&mut rng, 0).bytes, 10);
     }
 }

@@ -62,6 +62,7 @@ pub fn test(machines: &[MachineFile], overlap: &Overlap) -> Result<TestResult, F
         null_elements: 0,
         traffic: Default::default(),
         opened_ns: Vec::new(),
+        clients: Vec::new(),
         cut: None,
     })
 }

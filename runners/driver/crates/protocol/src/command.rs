@@ -44,7 +44,7 @@ impl Step {
     /// The slot for which it draws a key number; slot 0 is that of numbers which are not shared, too.
     pub fn drawn_slot(&self) -> Option<u8> {
         match self {
-            Step::Number { .. } | Step::DrawVarying(Varying::Key(_)) => Some(0),
+            Step::Number { .. } | Step::DrawVarying(Varying::Key(_) | Varying::ItemKey(_)) => Some(0),
             Step::Draw { slot } => Some(*slot),
             _ => None,
         }

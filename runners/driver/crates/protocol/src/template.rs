@@ -38,6 +38,24 @@ pub enum Varying {
     Key(PlainKeys),
     /// The cursor that the last reply has named.
     Cursor,
+    /// A whole request, which sets the next item of a dump.
+    Item(ItemPlaces),
+    /// The key of an item of a dump.
+    ItemKey(ItemPlaces),
+    /// The value of this column in the command's row of a table, of at most so many bytes.
+    Field { column: usize, longest: usize },
+}
+
+/// Items of a dump in a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ItemPlaces {
+    /// The most bytes of a request that sets one.
+    pub longest_request: usize,
+    pub longest_key: usize,
+    /// What key number 0 is called, where keys with numbers replace its own.
+    pub first: Option<u64>,
+    /// The command of the script, which has key numbers of its own.
+    pub command: usize,
 }
 
 /// Key numbers without leading zeros.
@@ -64,6 +82,9 @@ impl Fill {
     pub fn room(self) -> usize {
         match self {
             Fill::Varying(Varying::Value(largest)) => largest,
+            Fill::Varying(Varying::Item(places)) => places.longest_request,
+            Fill::Varying(Varying::ItemKey(places)) => places.longest_key,
+            Fill::Varying(Varying::Field { longest, .. }) => longest,
             Fill::Varying(Varying::Ttl(_) | Varying::Key(_) | Varying::Cursor) | Fill::Length { .. } => {
                 LONGEST_NUMBER
             }
@@ -127,6 +148,10 @@ pub struct Placeholders {
     pub key_bytes: Option<usize>,
     /// `__cursor__`, in a scan.
     pub cursors: bool,
+    /// `__item_key__`.
+    pub items: Option<ItemPlaces>,
+    /// `__field:NAME__`: the name of each column of a table, and the most bytes that its values have.
+    pub fields: Vec<(String, usize)>,
 }
 
 /// How the keys of the named tests begin.
@@ -154,6 +179,9 @@ const DATA: &[u8] = b"__data__";
 const PLAIN_KEY: &[u8] = b"__key__";
 pub const TTL: &[u8] = b"__ttl__";
 pub const CURSOR: &str = "__cursor__";
+pub const ITEM_KEY: &str = "__item_key__";
+const FIELD: &[u8] = b"__field:";
+const FIELD_END: &[u8] = b"__";
 /// Digits of the longest length or number of seconds.
 const LONGEST_NUMBER: usize = 20;
 
@@ -192,6 +220,27 @@ impl Value {
     }
 }
 
+/// The name in the placeholder of a field that `text` begins with.
+fn field_name(text: &[u8]) -> Option<&[u8]> {
+    let text = text.strip_prefix(FIELD)?;
+    text.windows(FIELD_END.len()).position(|end| end == FIELD_END).map(|end| &text[..end])
+}
+
+/// The names of the fields that `words` hold places for, each once.
+pub fn field_names<W: AsRef<[u8]>>(words: &[W]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for word in words {
+        let word = word.as_ref();
+        for name in (0..word.len()).filter_map(|at| field_name(&word[at..])) {
+            let name = String::from_utf8_lossy(name).into_owned();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
 fn ttl_part(ttl: Ttl) -> Part {
     match ttl.0 == ttl.1 {
         true => Part::Literal(ttl.0.to_string().into_bytes()),
@@ -207,7 +256,8 @@ impl Placeholders {
     /// Those of command number `command` of a script.
     pub fn of_command(&self, command: usize) -> Placeholders {
         let plain_keys = self.plain_keys.map(|keys| PlainKeys { command, ..keys });
-        Placeholders { plain_keys, ..self.clone() }
+        let items = self.items.map(|items| ItemPlaces { command, ..items });
+        Placeholders { plain_keys, items, ..self.clone() }
     }
 
     /// Cut one argument into literal parts and places.
@@ -251,6 +301,14 @@ impl Placeholders {
         }
         if self.cursors && text.starts_with(CURSOR.as_bytes()) {
             return Some((CURSOR.len(), Part::Filled(Fill::Varying(Varying::Cursor))));
+        }
+        if let (false, Some(name)) = (self.fields.is_empty(), field_name(text)) {
+            let column = self.fields.iter().position(|(field, _)| field.as_bytes() == name)?;
+            let fill = Fill::Varying(Varying::Field { column, longest: self.fields[column].1 });
+            return Some((FIELD.len() + name.len() + FIELD_END.len(), Part::Filled(fill)));
+        }
+        if let (true, Some(items)) = (text.starts_with(ITEM_KEY.as_bytes()), self.items) {
+            return Some((ITEM_KEY.len(), Part::Filled(Fill::Varying(Varying::ItemKey(items)))));
         }
         if let (true, Some(keys)) = (text.starts_with(PLAIN_KEY), self.plain_keys) {
             return Some((PLAIN_KEY.len(), Part::Filled(Fill::Varying(Varying::Key(keys)))));

@@ -15,6 +15,7 @@ use crate::search::Search;
 use crate::steps::StepResult;
 use crate::usage::{ClientCpu, ServerCpu, ServerEvents, ServerUsage, Slices};
 use crate::warmup::{NO_STEADY_STATE, WarmUp};
+use engine::client_log::ClientLog;
 use engine::histogram::{Gain, Histogram};
 use engine::job::{Job, NamedCommand};
 use engine::latency::LatencyUs;
@@ -87,6 +88,9 @@ pub struct TestResult {
     /// When the connections of each thread were open, ns after the window's begin.
     #[serde(skip)]
     pub opened_ns: Vec<Vec<u64>>,
+    /// What each connection of each thread counted, where that was asked for.
+    #[serde(skip)]
+    pub clients: Vec<Vec<ClientLog>>,
     /// Why the window ended before its time.
     #[serde(skip)]
     pub cut: Option<Cut>,
@@ -186,6 +190,7 @@ impl TestResult {
             null_elements: total.inside.null_elements,
             traffic: total.traffic.clone(),
             opened_ns: opened_ns(outcome),
+            clients: outcome.records.iter().map(|record| record.clients.clone()).collect(),
             errors: Errors { count: total.inside.errors, first: total.inside.first_error },
             latency: total.latency,
             findings: Findings::default(),

@@ -21,3 +21,4 @@ pub fn ns(duration: Duration) -> u64 {
 }
 
 pub const NS_PER_MS: u64 = 1_000_000;
+pub const NS_PER_S: u64 = 1_000_000_000;

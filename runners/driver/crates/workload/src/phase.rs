@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use crate::mode::Mode;
 use crate::workload::Workload;
+use engine::jitter::Jitter;
 use engine::job::{Verify, Window};
 use engine::probe::Probe;
 use engine::stage::Stage;
 use engine::stairs::Stairs;
+use generator::items::Items;
 use generator::keys::{Distribution, KeyOrder};
 use generator::values::{Sizes, Ttl};
-use protocol::template::{Placeholders, PlainKeys, Value};
+use protocol::template::{ItemPlaces, Placeholders, PlainKeys, Value};
 use text::units::{NS_PER_MS, ns};
 
 /// One load on the server, with a result of its own.
@@ -26,6 +28,10 @@ pub struct Phase {
     pub window: Window,
     pub keys: KeySpace,
     pub values: Sizes,
+    /// Whether sizes of a range rise with the number of the key.
+    pub values_rise: bool,
+    /// The dump whose items are set, if one is.
+    pub items: Option<Items>,
     /// What `__ttl__` stands for.
     pub ttl: Option<Ttl>,
     /// Whether every key is set once before, and counted.
@@ -44,6 +50,12 @@ pub struct Phase {
     pub probe: Option<Probe>,
     /// Whether connections are opened step by step.
     pub stairs: Option<Stairs>,
+    /// The pauses between the connections of a thread that are opened before the load.
+    pub jitter: Option<Jitter>,
+    /// Whether all connections draw the same keys and values, one after the other.
+    pub alike: bool,
+    /// Whether each connection is counted by itself, too.
+    pub by_client: bool,
     /// A connection is replaced after so many requests.
     pub reconnect_after: Option<u64>,
     /// What `__key__` stands for when its number has no leading zeros.
@@ -100,6 +112,8 @@ impl Phase {
             window: Window::Batch,
             keys: KeySpace { count: 1, distribution: Distribution::Uniform, bytes: None },
             values: Sizes::Fixed(3),
+            values_rise: false,
+            items: None,
             ttl: None,
             prefill: false,
             prefill_request: None,
@@ -111,6 +125,9 @@ impl Phase {
             mode: Mode::Closed,
             probe: None,
             stairs: None,
+            jitter: None,
+            alike: false,
+            by_client: false,
             reconnect_after: None,
             plain_keys: None,
             resp3: false,
@@ -140,7 +157,23 @@ impl Phase {
         };
         let plain_keys = self.plain_keys.as_ref().map(|keys| PlainKeys { first: keys.first, command: 0 });
         let (ttl, key_bytes, cursors) = (self.ttl, self.keys.bytes, self.workload.scans());
-        Placeholders { numbers: true, tags, value, ttl, plain_keys, key_bytes, cursors }
+        let items = self.items.as_ref().map(|items| ItemPlaces {
+            longest_request: items.longest_request(),
+            longest_key: items.longest_key(),
+            first: plain_keys.filter(|_| items.prefix.is_some()).map(|keys| keys.first),
+            command: 0,
+        });
+        Placeholders {
+            numbers: true,
+            tags,
+            value,
+            ttl,
+            plain_keys,
+            key_bytes,
+            cursors,
+            items,
+            fields: Vec::new(),
+        }
     }
 
     /// The rule of the keys of each command; empty unless they have their own.

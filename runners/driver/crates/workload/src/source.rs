@@ -3,7 +3,7 @@
 use protocol::command::Command;
 use protocol::expectation::Expectation;
 use protocol::resp;
-use protocol::template::{Fill, Part, Placeholders};
+use protocol::template::{Fill, Part, Placeholders, Varying};
 use text::failure::Failure;
 
 /// What one request does.
@@ -52,6 +52,8 @@ pub enum Source {
     Test(Test),
     /// Words that may hold placeholders.
     Request(Vec<Vec<u8>>),
+    /// The set of the next item of a dump, described by these words.
+    Item(Vec<Vec<u8>>),
 }
 
 /// The form in which a command was given.
@@ -72,19 +74,23 @@ impl Source {
     pub fn origin(&self) -> Origin<'_> {
         match self {
             Source::Test(test) => Origin::Test(test.name()),
-            Source::Request(words) => Origin::Request(words),
+            Source::Request(words) | Source::Item(words) => Origin::Request(words),
         }
     }
 
     pub fn words(&self, tags: bool) -> Vec<Vec<u8>> {
         match self {
             Source::Test(test) => test.words(tags).iter().map(|word| word.as_bytes().to_vec()).collect(),
-            Source::Request(words) => words.clone(),
+            Source::Request(words) | Source::Item(words) => words.clone(),
         }
     }
 
     pub fn command(&self, places: &Placeholders) -> Command {
         let words = self.words(places.tags);
+        if let (Source::Item(_), Some(items)) = (self, places.items) {
+            let item = Part::Filled(Fill::Varying(Varying::Item(items)));
+            return Command::new(&[item], Expectation::to(&words, 0));
+        }
         resp::template(&words, places, Expectation::to(&words, places.value_bytes()))
     }
 

@@ -5,6 +5,7 @@ use crate::memtier_benchmark::command_texts::Text;
 use crate::memtier_benchmark::monitor::Monitored;
 use crate::memtier_benchmark::options::Options;
 use protocol::expectation::{Expectation, ReplyType};
+use protocol::template::ITEM_KEY;
 use text::checks::require;
 use text::failure::Failure;
 use text::words;
@@ -32,6 +33,8 @@ pub struct Commands {
 pub struct Command {
     /// With placeholders; empty for memcached, whose tests have names.
     pub words: Vec<Vec<u8>>,
+    /// Whether it sets the next item of a file.
+    pub sets_item: bool,
     /// Its place in the rows.
     pub row: usize,
     pub weight: u64,
@@ -80,6 +83,7 @@ impl Options {
         let weight = |count: u64| count.saturating_mul(per_set);
         let command = |words: &[String], row: usize, weight: u64, keys: u64| Command {
             words: words.iter().map(|word| word.clone().into_bytes()).collect(),
+            sets_item: row == SET && self.import.file.is_some(),
             row,
             weight,
             pattern: [set_pattern, get_pattern, 'R'][row],
@@ -145,6 +149,7 @@ impl Options {
             };
             list.push(Command {
                 words,
+                sets_item: false,
                 row,
                 weight: text.ratio,
                 pattern: text.pattern,
@@ -160,7 +165,10 @@ impl Options {
 
     /// A key: its prefix, in a cluster the tag of a slot, and its number.
     fn key(&self) -> String {
+        if self.import.has_own_keys() {
+            return ITEM_KEY.to_owned();
+        }
         let tag = if self.server.cluster { "{tag}" } else { "" };
-        format!("{}{tag}__key__", self.data.prefix.as_deref().unwrap_or("memtier-"))
+        format!("{}{tag}__key__", self.prefix())
     }
 }

@@ -6,72 +6,11 @@ use std::time::Duration;
 
 use crate::memtier_benchmark::latencies::{base64, percentile_ms, steps, to_us};
 use crate::memtier_benchmark::options::Options;
+use crate::memtier_benchmark::reported::{Reported, Section};
 use crate::memtier_benchmark::stats::{Row, RunStats, Second};
 use crate::memtier_benchmark::values::Requests;
 use engine::histogram::Histogram;
-use report::document::Driver;
 use text::secrets::HIDDEN;
-
-/// What is reported of all runs.
-pub struct Reported<'a> {
-    pub options: &'a Options,
-    /// That of the first run.
-    pub driver: Option<Driver>,
-    pub runs: Vec<RunStats>,
-}
-
-/// A run, or the average of all, with its title.
-pub struct Section {
-    pub title: String,
-    pub stats: RunStats,
-}
-
-impl Reported<'_> {
-    /// How long the load is, as a number and what it counts.
-    pub fn length(&self) -> (u64, &'static str) {
-        let load = &self.options.load;
-        match (load.test_time, load.requests) {
-            (Some(time), _) => (time.as_secs(), "Seconds"),
-            (None, Requests::OfEachConnection(requests)) => (requests, "Requests per client"),
-            (None, Requests::AllKeys) => {
-                let keys = self.options.data.last_key - self.options.data.first_key + 1;
-                (keys.div_ceil((load.clients * load.threads) as u64), "Requests per client")
-            }
-        }
-    }
-
-    /// Of arbitrary commands; the usual rows have a fixed width.
-    pub fn longest_name(&self, stats: &RunStats) -> usize {
-        let names = stats.rows.iter().map(|row| row.name.len());
-        if stats.usual { 0 } else { names.max().unwrap_or(0) }
-    }
-
-    pub fn sections(&self) -> Vec<Section> {
-        let section =
-            |title: &str, stats: &RunStats| Section { title: title.to_owned(), stats: stats.clone() };
-        let [first, rest @ ..] = self.runs.as_slice() else { return Vec::new() };
-        if rest.is_empty() {
-            return vec![section("ALL STATS", first)];
-        }
-        let numbered = self.runs.iter().zip(1..);
-        let mut sections: Vec<Section> = match self.options.result.print_all_runs {
-            true => numbered.map(|(run, number)| section(&format!("RUN #{number} RESULTS"), run)).collect(),
-            false => Vec::new(),
-        };
-        let best =
-            rest.iter().fold(first, |best, run| if run.totals.rate > best.totals.rate { run } else { best });
-        let worst = rest
-            .iter()
-            .fold(first, |worst, run| if run.totals.rate < worst.totals.rate { run } else { worst });
-        let average = format!("AGGREGATED AVERAGE RESULTS ({} runs)", self.runs.len());
-        sections.extend([
-            section("BEST RUN RESULTS", best),
-            section("WORST RUN RESULTS", worst),
-            section(&average, &RunStats::average(&self.runs)),
-        ]);
-        sections
-    }
-}
 
 pub fn render(reported: &Reported) -> String {
     let mut json = Json::new();
@@ -86,6 +25,12 @@ pub fn render(reported: &Reported) -> String {
     });
     for Section { title, stats } in reported.sections() {
         json.object(&title, |json| section(json, reported.options, &stats));
+    }
+    if let Some(verification) = reported.verification {
+        json.object("client verifications results", |json| {
+            json.text("keys verified successfuly", format!("{:<10}", verification.verified));
+            json.text("keys failed", format!("{:<10}", verification.failed));
+        });
     }
     if let Some(driver) = &reported.driver {
         json.object("speedbench", |json| {
@@ -147,7 +92,7 @@ fn of_load(json: &mut Json, options: &Options) {
         (None, Requests::AllKeys) => data.last_key - data.first_key + 1,
         (Some(_), _) => 0,
     };
-    json.text("client_stats", "");
+    json.text("client_stats", text(&options.result.client_stats));
     json.value("run_count", options.result.run_count);
     json.value("debug", 0);
     json.value("requests", requests);
@@ -176,13 +121,13 @@ fn of_data(json: &mut Json, options: &Options) {
     json.text("random_data", options.load.random_data);
     json.text("data_size_range", pair(range));
     json.text("data_size_list", &sizes);
-    json.text("data_size_pattern", "R");
+    json.text("data_size_pattern", if data.sizes_rise { "S" } else { "R" });
     json.text("expiry_range", pair(data.ttl.map_or((0, 0), |ttl| (ttl.0, ttl.1))));
-    json.text("data_import", "");
-    json.text("data_verify", false);
-    json.text("verify_only", false);
-    json.text("generate_keys", false);
-    json.text("key_prefix", data.prefix.as_deref().unwrap_or("memtier-"));
+    json.text("data_import", text(&options.import.file));
+    json.text("data_verify", options.import.verifies());
+    json.text("verify_only", options.import.verify_only);
+    json.text("generate_keys", options.import.generate_keys);
+    json.text("key_prefix", options.prefix());
     json.value("key_minimum", data.first_key);
     json.value("key_maximum", data.last_key);
     json.text("key_pattern", format!("{set}:{get}"));
@@ -197,12 +142,12 @@ fn of_session(json: &mut Json, options: &Options) {
     let (replicas, timeout) = (load.replicas.unwrap_or(0), load.wait_timeout.unwrap_or(0));
     json.value("reconnect_interval", load.reconnect_interval.unwrap_or(0));
     json.value("connection_timeout", 0);
-    json.value("thread_conn_start_min_jitter_micros", 0);
-    json.value("thread_conn_start_max_jitter_micros", 0);
+    json.value("thread_conn_start_min_jitter_micros", load.least_jitter_us);
+    json.value("thread_conn_start_max_jitter_micros", load.most_jitter_us);
     json.value("multi_key_get", load.multi_key_get.unwrap_or(0));
     json.text("authenticate", if options.server.has_login() { HIDDEN } else { "" });
     json.value("select-db", options.database());
-    json.text("no-expiry", false);
+    json.text("no-expiry", options.import.no_expiry);
     json.text("wait-ratio", pair((per_set, waits)));
     json.text("num-slaves", pair((replicas, replicas)));
     json.text("wait-timeout", format!("{timeout}-{timeout}"));

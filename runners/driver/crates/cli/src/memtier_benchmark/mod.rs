@@ -1,8 +1,10 @@
 //! `speedbench memtier-benchmark`: the usual options of memtier_benchmark, and its outputs.
 
+pub mod client_stats;
 pub mod command_texts;
 pub mod commands;
 pub mod hdr_files;
+pub mod import;
 pub mod json;
 pub mod latencies;
 pub mod monitor;
@@ -10,6 +12,7 @@ pub mod options;
 pub mod plan;
 pub mod progress;
 pub mod refused;
+pub mod reported;
 pub mod scan;
 pub mod server_options;
 pub mod stairs;
@@ -24,11 +27,11 @@ use std::time::{Duration, SystemTime};
 use clap::Command;
 
 use crate::arguments::{self, Advice, Parsed};
-use json::Reported;
 use machine::signals;
 use options::Options;
 use progress::RunProgress;
 use report::result::TestResult;
+use reported::Reported;
 use stats::RunStats;
 use text::failure::Failure;
 use text::output::{self, WholeFile, print, unwritable};
@@ -68,12 +71,15 @@ fn measure(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
     };
     options.check(&given)?;
     let commands = options.commands(&given)?;
-    let plan = options.plan(&commands, given.record(program, publish))?;
+    let items = options.import.items(&options)?;
+    let plan = options.plan(&commands, items.as_ref(), given.record(program, publish))?;
     let files = Files::create(&options)?;
     let statsd = options.statsd.client()?;
     options.announce();
-    let (mut reported, mut failure) = (Reported { options: &options, driver: None, runs: Vec::new() }, None);
-    for number in 1..=options.result.run_count {
+    let mut reported = Reported::new(&options, &plan);
+    let mut failure = None;
+    let runs = if options.import.verify_only { 0 } else { options.result.run_count };
+    for number in 1..=runs {
         if number > 1 {
             std::thread::sleep(REST);
         }
@@ -97,11 +103,21 @@ fn measure(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
         if let Some(prefix) = &options.result.hdr_prefix {
             hdr_files::write(prefix, number, &stats)?;
         }
+        if let Some(prefix) = &options.result.client_stats {
+            client_stats::write(prefix, number, test, &commands)?;
+        }
         reported.runs.push(stats);
         reported.driver.get_or_insert(document.driver);
         failure = document.cut_short.map(|cut| cut.failure);
         if failure.is_some() {
             break;
+        }
+    }
+    let verified = items.filter(|_| options.import.verifies() && failure.is_none());
+    if let Some(items) = verified {
+        match import::verify(&options, &plan.target, &items) {
+            Ok(verification) => reported.verification = Some(verification),
+            Err(cause) => failure = Some(cause),
         }
     }
     files.write(&reported)?;
@@ -151,6 +167,7 @@ impl Files {
             out: create(&result.out_file, "--out-file")?,
         };
         result.hdr_prefix.as_ref().map_or(Ok(()), |prefix| hdr_files::create(prefix))?;
+        result.client_stats.as_ref().map_or(Ok(()), |prefix| client_stats::create(prefix))?;
         Ok(files)
     }
 

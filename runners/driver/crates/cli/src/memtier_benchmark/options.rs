@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use crate::arguments::Given;
+use crate::memtier_benchmark::import::ImportOptions;
 use crate::memtier_benchmark::server_options::ServerOptions;
 use crate::memtier_benchmark::statsd::StatsdOptions;
 use crate::memtier_benchmark::values::{
@@ -29,6 +30,8 @@ pub struct Options {
     #[command(flatten)]
     pub data: DataOptions,
     #[command(flatten)]
+    pub import: ImportOptions,
+    #[command(flatten)]
     pub result: ResultOptions,
     #[command(flatten)]
     pub statsd: StatsdOptions,
@@ -52,7 +55,7 @@ pub struct LoadOptions {
     /// seconds
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub step_duration: u64,
-    /// of each connection, or allkeys
+    /// of each connection, or allkeys: one for each of its keys
     #[arg(short = 'n', long, value_name = "N", default_value = "10000", value_parser = requests)]
     pub requests: Requests,
     /// seconds instead of -n
@@ -88,6 +91,12 @@ pub struct LoadOptions {
     /// S, or R: a random order (S)
     #[arg(long = "monitor-pattern", value_name = "LETTER", default_value = "S", value_parser = monitor_pattern, action = ArgAction::Set)]
     pub monitor_random: bool,
+    /// least pause between two connections that a thread opens, us
+    #[arg(long = "thread-conn-start-min-jitter-micros", value_name = "US", default_value_t = 0)]
+    pub least_jitter_us: u32,
+    /// greatest pause between them (0: none)
+    #[arg(long = "thread-conn-start-max-jitter-micros", value_name = "US", default_value_t = 0)]
+    pub most_jitter_us: u32,
     /// replace a connection after so many requests
     #[arg(long, value_name = "N")]
     pub reconnect_interval: Option<u64>,
@@ -103,13 +112,13 @@ pub struct LoadOptions {
     /// ms that WAIT waits; both ends alike
     #[arg(long, value_name = "MS-MS", value_parser = |text: &str| one_of_range("--wait-timeout", text))]
     pub wait_timeout: Option<u64>,
-    /// without effect: connections always differ here
+    /// let connections draw keys and values of their own; without it all draw the same
     #[arg(long)]
-    distinct_client_seed: bool,
-    /// without effect: see there
+    pub distinct_client_seed: bool,
+    /// without effect: the seed is always the same here
     #[arg(long)]
     randomize: bool,
-    /// without effect: see there
+    /// without effect: values always differ here
     #[arg(short = 'R', long)]
     pub random_data: bool,
 }
@@ -126,9 +135,9 @@ pub struct DataOptions {
     /// sizes with weights
     #[arg(long, value_name = "BYTES:WEIGHT,...", value_parser = data_size_list)]
     pub data_size_list: Option<::std::vec::Vec<(usize, u64)>>,
-    /// how sizes follow each other: R, at random
-    #[arg(long, value_name = "LETTER", value_parser = size_pattern)]
-    data_size_pattern: Option<()>,
+    /// sizes of the range: R, at random, or S, rising with the keys
+    #[arg(long = "data-size-pattern", value_name = "LETTER", default_value = "R", value_parser = size_pattern, action = ArgAction::Set)]
+    pub sizes_rise: bool,
     /// seconds
     #[arg(long = "expiry-range", value_name = "LEAST-MOST", value_parser = expiry_range)]
     pub ttl: Option<Ttl>,
@@ -164,6 +173,9 @@ pub struct ResultOptions {
     /// write them as JSON, too
     #[arg(long = "json-out-file", value_name = "FILE")]
     pub json_file: Option<String>,
+    /// write what each connection counted to files that begin like this
+    #[arg(long, value_name = "PREFIX")]
+    pub client_stats: Option<String>,
     /// write histograms of latencies to files that begin like this
     #[arg(long = "hdr-file-prefix", value_name = "PREFIX")]
     pub hdr_prefix: Option<String>,
@@ -199,6 +211,11 @@ impl DataOptions {
 }
 
 impl Options {
+    /// What stands before the number of a key.
+    pub fn prefix(&self) -> String {
+        self.data.prefix.clone().unwrap_or_else(|| "memtier-".to_owned())
+    }
+
     /// Usage failures of options that exclude each other, most of them as in memtier_benchmark.
     pub fn check(&self, given: &Given) -> Result<(), Failure> {
         let (server, load) = (&self.server, &self.load);
@@ -223,6 +240,8 @@ impl Options {
             (server.cluster && is("reconnect_interval"), "--reconnect-interval is given with --cluster-mode"),
             (server.cluster && is("multi_key_get"), "--multi-key-get is given with --cluster-mode"),
             (server.cluster && is("wait_ratio"), "--wait-ratio is given with --cluster-mode"),
+            (server.cluster && is("client_stats"), "--client-stats is given with --cluster-mode"),
+            (self.data.sizes_rise && is("command"), "--data-size-pattern S is given beside --command"),
             (!resp && server.cluster, "--cluster-mode is given for memcache_text"),
             (!resp && self.database() > 0, "--select-db is given for memcache_text"),
             (!resp && self.uses_tls(), "--tls is given for memcache_text"),
@@ -234,6 +253,12 @@ impl Options {
         let found = excluded.iter().find(|(excluded, _)| *excluded);
         found.map_or(Ok(()), |(_, cause)| Err(Failure::usage(cause, "leave one of them out")))?;
         load.check_stairs(given)?;
+        self.import.check(self, &is)?;
+        require(
+            load.least_jitter_us <= load.most_jitter_us,
+            "--thread-conn-start-min-jitter-micros is above --thread-conn-start-max-jitter-micros",
+            "give a smaller one",
+        )?;
         let at_least_1 = [
             ("--reconnect-interval", load.reconnect_interval),
             ("--multi-key-get", load.multi_key_get),

@@ -9,6 +9,7 @@ use crate::memtier_benchmark::values::Requests;
 use engine::job::Window;
 use engine::recovery::Recovery;
 use engine::schedule::{ArrivalProcess, check_rate};
+use generator::items::Items;
 use generator::keys::Distribution;
 use network::sources::Sources;
 use network::target::{self, Address, Target};
@@ -42,10 +43,15 @@ const NAMES: SettingNames = SettingNames {
 };
 
 impl Options {
-    /// The plan that the options stand for; `argv` is the command line as it may be published.
-    pub fn plan(&self, commands: &Commands, argv: Vec<String>) -> Result<Plan, Failure> {
+    /// The plan that the options stand for, which may set `items`; `argv` is the command line as it may be published.
+    pub fn plan(
+        &self,
+        commands: &Commands,
+        items: Option<&Items>,
+        argv: Vec<String>,
+    ) -> Result<Plan, Failure> {
         let protocol = self.server.protocol.name;
-        let phase = self.phase(commands)?;
+        let phase = self.phase(commands, items)?;
         phase.check(&NAMES, protocol)?;
         let plan = Plan {
             argv,
@@ -86,16 +92,18 @@ impl Options {
         }
     }
 
-    fn phase(&self, commands: &Commands) -> Result<Phase, Failure> {
+    fn phase(&self, commands: &Commands, items: Option<&Items>) -> Result<Phase, Failure> {
         let load = &self.load;
         let connections = load.clients.saturating_mul(load.threads);
-        let count = self.key_count()?;
+        let own_keys = items.filter(|items| items.prefix.is_none());
+        let count = own_keys.map_or_else(|| self.key_count(), |items| Ok(items.dump.count()))?;
         let length = match (load.test_time, load.requests) {
             (Some(time), _) => Length::Lasting(time),
             (None, Requests::OfEachConnection(each)) => {
                 Length::Requests(each.saturating_mul(connections as u64))
             }
-            (None, Requests::AllKeys) => Length::Requests(count),
+            (None, Requests::AllKeys) if self.has_parts(commands) => Length::Requests(count),
+            (None, Requests::AllKeys) => Length::Requests(count.saturating_mul(connections as u64)),
         };
         let mode = match load.rate {
             None => Mode::Closed,
@@ -114,12 +122,17 @@ impl Options {
             keys: KeySpace { count, distribution: distributions[0], bytes: None },
             plain_keys: Some(PlainKeySpace { first: self.data.first_key, distributions }),
             values: self.data.sizes(),
+            values_rise: self.data.sizes_rise,
+            items: items.cloned(),
             ttl: self.data.ttl,
             warmup: Duration::ZERO,
             length,
             mode,
             reconnect_after: load.reconnect_interval,
             stairs: load.stairs(),
+            jitter: load.jitter(),
+            alike: !load.distinct_client_seed,
+            by_client: self.result.client_stats.is_some(),
             resp3: self.server.protocol.resp3,
             ..Phase::of(self.workload(commands)?)
         })
@@ -173,7 +186,10 @@ impl Options {
             ProtocolName::Resp => {
                 let item = |command: &Command| Item {
                     name: name(command),
-                    source: Source::Request(command.words.clone()),
+                    source: match command.sets_item {
+                        true => Source::Item(command.words.clone()),
+                        false => Source::Request(command.words.clone()),
+                    },
                     count: command.weight,
                 };
                 Ok(Workload::of(commands.list.iter().map(item).collect(), commands.order))
@@ -194,10 +210,15 @@ impl Options {
         }
     }
 
-    fn key_count(&self) -> Result<u64, Failure> {
+    pub fn key_count(&self) -> Result<u64, Failure> {
         let (least, most) = (self.data.first_key, self.data.last_key);
         require(least <= most, "--key-maximum is below --key-minimum", "give a greater one")?;
         Ok((most - least).saturating_add(1))
+    }
+
+    /// Whether each connection has keys of its own.
+    fn has_parts(&self, commands: &Commands) -> bool {
+        commands.list.iter().all(|command| command.pattern == 'P')
     }
 
     /// What the letter `pattern` means among `count` keys.
@@ -214,10 +235,13 @@ impl Options {
         )?;
         match pattern {
             'R' => Ok(Distribution::Uniform),
-            'S' => Ok(Distribution::Sequential),
+            'S' => Ok(Distribution::Cycle),
             'P' => Ok(Distribution::Parts),
             'G' => Ok(Distribution::Gaussian { mean, deviation }),
-            'Z' => Ok(Distribution::Zipf { exponent: data.exponent }),
+            'Z' => {
+                let first = if self.import.has_own_keys() { 1 } else { data.first_key };
+                Ok(Distribution::Zipf { exponent: data.exponent, first_rank: Some(first) })
+            }
             _ => Err(cannot_be("--key-pattern", &pattern.to_string(), "give R, S, G, Z or P")),
         }
     }

@@ -3,20 +3,10 @@
 use crate::suggestions::Habit;
 
 const NOT_HERE: &str = "memtier_benchmark has it, this front end has not";
-const DATA: &str =
-    "data files are not imported here; values are drawn, and `speedbench run --workload` can verify them";
 
-pub const REFUSED: [Habit; 12] = [
+pub const REFUSED: [Habit; 4] = [
     ("-D", NOT_HERE),
     ("--debug", NOT_HERE),
-    ("--client-stats", NOT_HERE),
     ("--graphite-port", NOT_HERE),
-    ("--thread-conn-start-min-jitter-micros", NOT_HERE),
-    ("--thread-conn-start-max-jitter-micros", NOT_HERE),
     ("--data-offset", "write SETRANGE and GETRANGE with --command"),
-    ("--data-import", DATA),
-    ("--data-verify", DATA),
-    ("--verify-only", DATA),
-    ("--generate-keys", DATA),
-    ("--no-expiry", DATA),
 ];

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::arguments::Given;
 use crate::memtier_benchmark::options::LoadOptions;
+use engine::jitter::Jitter;
 use engine::stairs::Stairs;
 use report::result::TestResult;
 use text::checks::require;
 use text::failure::Failure;
-
-const NS_PER_S: u64 = 1_000_000_000;
+use text::units::NS_PER_S;
 
 /// How many connections were open in one second of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,13 @@ impl LoadOptions {
     pub fn stairs(&self) -> Option<Stairs> {
         let every_ns = self.step_duration.saturating_mul(NS_PER_S);
         self.clients_start.map(|first| Stairs { first, step: self.clients_step, every_ns })
+    }
+
+    /// The pauses between the connections of a thread, if there are any.
+    pub fn jitter(&self) -> Option<Jitter> {
+        let us = |us: u32| Duration::from_micros(us.into());
+        let jitter = Jitter { least: us(self.least_jitter_us), most: us(self.most_jitter_us) };
+        (self.most_jitter_us > 0).then_some(jitter)
     }
 
     /// Connections of each thread that the steps allow after `elapsed`.

@@ -64,15 +64,15 @@ pub struct Second {
 }
 
 /// A command of the script in the window.
-struct Counted {
-    row: usize,
-    count: u64,
-    keys: u64,
-    reply_bytes: Option<u64>,
+pub struct Counted {
+    pub row: usize,
+    pub count: u64,
+    pub keys: u64,
+    pub reply_bytes: Option<u64>,
     /// Of one request.
-    sent_bytes: f64,
-    latency: Histogram,
-    seconds: Vec<Histogram>,
+    pub sent_bytes: f64,
+    pub latency: Histogram,
+    pub seconds: Vec<Histogram>,
 }
 
 impl RunStats {
@@ -80,20 +80,11 @@ impl RunStats {
     pub fn of(test: &TestResult, commands: &Commands, ended: SystemTime) -> RunStats {
         let counted = counted(test, commands);
         let replies = test.requests + test.unfinished;
-        let known: u64 = counted.iter().map(|it| it.reply_bytes.unwrap_or(0) * it.latency.count()).sum();
-        let unknown: Vec<usize> = rows_without_reply_bytes(&counted);
-        let rest = test.traffic.received_bytes.saturating_sub(known) as f64;
+        let received = received_by_row(&counted, commands.rows.len(), test.traffic.received_bytes);
         let rows: Vec<Row> = (0..commands.rows.len())
             .map(|at| {
                 let mine: Vec<&Counted> = counted.iter().filter(|it| it.row == at).collect();
-                let received = match unknown.as_slice() {
-                    [only] if *only == at => Some(rest),
-                    several if several.contains(&at) => None,
-                    _ => Some(
-                        mine.iter().map(|it| (it.reply_bytes.unwrap_or(0) * it.latency.count()) as f64).sum(),
-                    ),
-                };
-                row(&commands.rows[at], &mine, received, test.window_s)
+                row(&commands.rows[at], &mine, received[at], test.window_s)
             })
             .collect();
         let sent: f64 = counted.iter().map(|it| it.sent_bytes * it.count as f64).sum();
@@ -196,6 +187,19 @@ fn counted(test: &TestResult, commands: &Commands) -> Vec<Counted> {
     .collect()
 }
 
+/// The bytes that each of `rows` rows received, of `all`; none where replies of several rows cannot be told apart.
+pub fn received_by_row(counted: &[Counted], rows: usize, all: u64) -> Vec<Option<f64>> {
+    let known = |it: &Counted| it.reply_bytes.unwrap_or(0) * it.latency.count();
+    let unknown = rows_without_reply_bytes(counted);
+    let left = all.saturating_sub(counted.iter().map(known).sum()) as f64;
+    let received = |at: usize| match unknown.as_slice() {
+        [only] if *only == at => Some(left),
+        several if several.contains(&at) => None,
+        _ => Some(counted.iter().filter(|it| it.row == at).map(|it| known(it) as f64).sum()),
+    };
+    (0..rows).map(received).collect()
+}
+
 fn rows_without_reply_bytes(counted: &[Counted]) -> Vec<usize> {
     let mut rows: Vec<usize> =
         counted.iter().filter(|it| it.reply_bytes.is_none()).map(|it| it.row).collect();
@@ -224,7 +228,7 @@ fn row(name: &str, counted: &[&Counted], received_bytes: Option<f64>, window_s: 
     }
 }
 
-fn merged<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Histogram {
+pub fn merged<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Histogram {
     let mut sum = Histogram::default();
     histograms.for_each(|histogram| sum.merge(histogram));
     sum

@@ -1,7 +1,8 @@
 //! The results as memtier_benchmark prints them.
 
-use crate::memtier_benchmark::json::{Reported, Section};
+use crate::memtier_benchmark::import::Verification;
 use crate::memtier_benchmark::latencies::{percentile_ms, steps, to_us};
+use crate::memtier_benchmark::reported::{Reported, Section};
 use crate::memtier_benchmark::stats::{Row, RunStats};
 
 const WIDE: usize = 15;
@@ -15,12 +16,7 @@ struct Column {
 }
 
 pub fn render(reported: &Reported) -> String {
-    let (number, unit) = reported.length();
-    let load = &reported.options.load;
-    let mut text = format!(
-        "{:<9} Threads\n{:<9} Connections per thread\n{number:<9} {unit}\n",
-        load.threads, load.clients
-    );
+    let mut text = if reported.options.import.verify_only { String::new() } else { head(reported) };
     for Section { title, stats } in reported.sections() {
         let cut_short = stats.cut_short.iter().map(|cause| format!("CUT SHORT: {cause}\n"));
         text += &format!("\n\n{title}\n{}{}", cut_short.collect::<String>(), table(reported, &stats));
@@ -28,7 +24,23 @@ pub fn render(reported: &Reported) -> String {
             text += &distribution(&stats);
         }
     }
-    text
+    match reported.verification {
+        Some(verification) => text + &verified(verification),
+        None => text,
+    }
+}
+
+fn verified(Verification { verified, failed }: Verification) -> String {
+    format!(
+        "\n\nPerforming data verification...\nData verification completed:\n\
+         {verified:<10} keys verified successfuly.\n{failed:<10} keys failed.\n"
+    )
+}
+
+fn head(reported: &Reported) -> String {
+    let (number, unit) = reported.length();
+    let load = &reported.options.load;
+    format!("{:<9} Threads\n{:<9} Connections per thread\n{number:<9} {unit}\n", load.threads, load.clients)
 }
 
 fn table(reported: &Reported, stats: &RunStats) -> String {

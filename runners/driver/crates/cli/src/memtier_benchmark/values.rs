@@ -33,7 +33,7 @@ impl Protocol {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requests {
     OfEachConnection(u64),
-    /// One for each key, of all connections together.
+    /// One of each connection for each of its keys.
     AllKeys,
 }
 
@@ -141,11 +141,12 @@ pub fn monitor_pattern(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Sizes are drawn; sizes that follow the keys are not there.
-pub fn size_pattern(text: &str) -> Result<(), Failure> {
+/// Whether the sizes of a range rise with the number of the key.
+pub fn size_pattern(text: &str) -> Result<bool, Failure> {
     match text {
-        "R" => Ok(()),
-        _ => Err(cannot_be("--data-size-pattern", text, "sizes are drawn here: give R")),
+        "R" => Ok(false),
+        "S" => Ok(true),
+        _ => Err(cannot_be("--data-size-pattern", text, "give R or S")),
     }
 }
 

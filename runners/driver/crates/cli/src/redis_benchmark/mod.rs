@@ -174,6 +174,11 @@ fn is_led_by_slots(nodes: &[Node], script: &Script) -> bool {
 pub fn job(options: &Options, name: &str, nodes: &[Node], script: &Script) -> Job {
     Job {
         stairs: None,
+        items: None,
+        table: options.table.clone(),
+        jitter: None,
+        alike: false,
+        by_client: false,
         name: name.to_owned(),
         nodes: nodes.to_vec(),
         script: Arc::new(script.clone()),

@@ -16,10 +16,13 @@ pub struct PlannedTest {
 }
 
 pub fn placeholders(options: &Options) -> Placeholders {
+    let columns = options.table.iter().flat_map(|table| &table.columns);
+    let fields = columns.map(|column| (column.name.clone(), column.longest));
     Placeholders {
         numbers: options.load.keyspace.is_some(),
         tags: options.endpoint.access.cluster,
         value: Value::Same(suite::value(options.load.value_bytes)),
+        fields: fields.collect(),
         ..Placeholders::default()
     }
 }

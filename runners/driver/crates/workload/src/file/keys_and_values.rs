@@ -8,10 +8,11 @@ use text::checks::require;
 use text::failure::Failure;
 
 pub fn key_space(keys: &KeyFields, usual_count: u64) -> Result<KeySpace, Failure> {
-    use DistributionName::{Gaussian, Hotspot, Latest, Parts, Sequential, Uniform, Zipf};
+    use DistributionName::{Cycle, Gaussian, Hotspot, Latest, Parts, Sequential, Uniform, Zipf};
     let name = keys.distribution;
     let parameters = [
         ("exponent", keys.exponent.is_some(), matches!(name, Zipf | Latest)),
+        ("first_rank", keys.first_rank.is_some(), name == Zipf),
         ("mean", keys.mean.is_some(), name == Gaussian),
         ("deviation", keys.deviation.is_some(), name == Gaussian),
         ("hot_keys", keys.hot_keys.is_some(), name == Hotspot),
@@ -24,12 +25,14 @@ pub fn key_space(keys: &KeyFields, usual_count: u64) -> Result<KeySpace, Failure
             "leave it out, or correct keys.distribution",
         )?;
     }
+    require(keys.first_rank != Some(0), "keys.first_rank cannot be 0", "ranks begin with 1")?;
     let exponent = || within(keys.exponent.unwrap_or(0.99), "keys.exponent", 10.0);
     let distribution = match name {
         Uniform => keys::Distribution::Uniform,
         Sequential => keys::Distribution::Sequential,
         Parts => keys::Distribution::Parts,
-        Zipf => keys::Distribution::Zipf { exponent: exponent()? },
+        Cycle => keys::Distribution::Cycle,
+        Zipf => keys::Distribution::Zipf { exponent: exponent()?, first_rank: keys.first_rank },
         Latest => keys::Distribution::Latest { exponent: exponent()? },
         Gaussian => keys::Distribution::Gaussian {
             mean: share(keys.mean.unwrap_or(0.5), "keys.mean", true)?,

@@ -148,7 +148,10 @@ impl From<&KeySpace> for KeyFields {
             D::Uniform => of(DistributionName::Uniform),
             D::Sequential => of(DistributionName::Sequential),
             D::Parts => of(DistributionName::Parts),
-            D::Zipf { exponent } => KeyFields { exponent: Some(exponent), ..of(DistributionName::Zipf) },
+            D::Cycle => of(DistributionName::Cycle),
+            D::Zipf { exponent, first_rank } => {
+                KeyFields { exponent: Some(exponent), first_rank, ..of(DistributionName::Zipf) }
+            }
             D::Latest { exponent } => KeyFields { exponent: Some(exponent), ..of(DistributionName::Latest) },
             D::Gaussian { mean, deviation } => {
                 KeyFields { mean: Some(mean), deviation: Some(deviation), ..of(DistributionName::Gaussian) }

@@ -117,6 +117,8 @@ pub struct KeyFields {
     #[serde(default)]
     pub distribution: DistributionName,
     pub exponent: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_rank: Option<u64>,
     pub mean: Option<f64>,
     pub deviation: Option<f64>,
     pub hot_keys: Option<f64>,
@@ -130,6 +132,7 @@ pub enum DistributionName {
     Uniform,
     Sequential,
     Parts,
+    Cycle,
     Zipf,
     Gaussian,
     Hotspot,
