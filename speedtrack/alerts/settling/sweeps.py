@@ -14,6 +14,7 @@ from speedtrack.alerts.lines.past import mark_past
 from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.pairs import pairing, suites
+from speedtrack.alerts.pairs.brackets import positions_of
 from speedtrack.alerts.settling.verdicts import usual_budget
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.metrics import HEADLINE
@@ -37,7 +38,7 @@ def plan_sweep(machine: Machine) -> bool:
     if settings.SWEEP_EVERY <= 0:
         return False
     for project in machine.projects.all():
-        branch = project.branches.filter(name=project.default_branch, deleted_at=None).first()
+        branch = Branch.followed(project)
         ends = due_ends(machine, branch) if branch else None
         if ends and (question := sweep_question(machine, project, ends)):
             plan_pairs(question)
@@ -70,8 +71,13 @@ def due_ends(machine: Machine, branch: Branch) -> tuple[int, int] | None:
 
 
 def read(run: Run) -> list[ChangePoint]:
-    """Queue fresh pairs for what may have moved by the pairs of an ended sweep. Return these changes, to be settled."""
-    branch = Branch.objects.filter(project=run.project_id, name=run.project.default_branch).get()
+    """Queue fresh pairs for what may have moved by the pairs of an ended sweep. Return these changes, to be settled.
+
+    There are none if the branch is gone, or was rewritten meanwhile.
+    """
+    branch = Branch.followed(run.project)
+    if branch is None or len(positions_of(branch, [run.base_id or 0, run.commit_id])) < 2:
+        return []
     changes = [
         ChangePoint(
             series=row.series,

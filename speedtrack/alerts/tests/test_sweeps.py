@@ -4,10 +4,12 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.settling import floors, sweeps
 from speedtrack.processes import dispatch
+from speedtrack.projects.models import Branch
 from speedtrack.runs.models import Reason, Run
 from speedtrack.runs.planning import pushes
 from speedtrack.tests import builders
@@ -106,6 +108,17 @@ def test_what_fresh_pairs_do_not_show_is_refuted(swept: World) -> None:
     swept.until_quiet(partial(noisy, swept))
     assert ChangePoint.objects.get().status == ChangePoint.Status.REFUTED
     assert not Alert.objects.exists()
+
+
+def test_a_sweep_of_a_branch_that_is_gone_raises_nothing(swept: World) -> None:
+    floors.plan_idle_work()
+    builders.work(swept.machine, partial(noisy, swept))
+    Branch.objects.update(deleted_at=Now())
+    assert floors.store_due() == 1
+    assert floors.store_due() == 0
+    assert not ChangePoint.objects.exists()
+    let_time_pass(hours=1)
+    assert floors.plan_idle_work() == 0
 
 
 def test_equal_commits_and_known_changes_raise_nothing(swept: World) -> None:

@@ -84,6 +84,11 @@ class Branch(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @classmethod
+    def followed(cls, project: Project) -> "Branch | None":
+        """The project's default branch; None if it was never seen, or is gone."""
+        return cls.objects.filter(project=project, name=project.default_branch, deleted_at=None).first()
+
 
 class Chain(models.Model):
     """Commits of which each is the first parent of the next one; a commit of a history is on exactly one chain."""

@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 
 from speedtrack.benchmarks.storing import ladder_benchmarks, store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
-from speedtrack.projects.models import Commit, Project
+from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.releases import newest_patches
 from speedtrack.runs.fleet import pools
 from speedtrack.runs.models import Reason, Run
@@ -49,7 +49,7 @@ def new_releases(project: Project) -> set[int]:
 
 def head_of_the_day(project: Project) -> int | None:
     """The id of the default branch's head; None if its ladders were planned before, or any within a day."""
-    branch = project.branches.filter(name=project.default_branch, deleted_at=None).first()
+    branch = Branch.followed(project)
     if branch is None or branch.head_id is None:
         return None
     ladder_runs = Run.objects.filter(project=project, reason=Reason.BACKFILL, benchmark_set__benchmarks__ladder__gt="")
