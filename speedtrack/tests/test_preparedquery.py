@@ -1,6 +1,8 @@
 """A query that is compiled once has the rows of one that is compiled for each call."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -9,11 +11,13 @@ from django.db.models import Count, QuerySet
 from django.test.utils import CaptureQueriesContext
 
 from speedtrack.ground.postgres.plainrows import among
-from speedtrack.ground.postgres.preparedquery import PreparedQuery
+from speedtrack.ground.postgres.preparedquery import PreparedQuery, Statement
 from speedtrack.runs.models import Run, Series
 from speedtrack.web.tests.world import World, kvd
 
 __all__ = ["kvd"]
+
+PATIENCE_S = 60
 
 
 def series_of(project: int, benchmark: str) -> QuerySet[Series]:
@@ -90,6 +94,29 @@ def test_each_thread_reads_by_its_own_connection(kvd: World) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(there, range(8))) == [here] * 8
+
+
+@pytest.mark.django_db(transaction=True)
+def test_threads_that_come_at_once_compile_one_query(kvd: World) -> None:
+    """Two compilations of one query at the same time would change its joins while the other one writes them."""
+    threads, often = 4, sys.getswitchinterval()
+    begin = Barrier(threads)
+
+    def compiled(query: PreparedQuery[Series]) -> Statement:
+        begin.wait(PATIENCE_S)
+        try:
+            return query.statement
+        finally:
+            connection.close()
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in range(30):
+                statements = list(pool.map(compiled, [PreparedQuery(series_of)] * threads))
+                assert all(statement is statements[0] for statement in statements)
+    finally:
+        sys.setswitchinterval(often)
 
 
 def test_a_value_that_is_no_parameter_is_refused() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 from django.db import connections, models
@@ -69,6 +70,7 @@ class PreparedQuery(Generic[Row]):
     def __init__(self, build: Callable[..., models.QuerySet[Row]]) -> None:
         self.build = build
         self.statements: dict[int, Statement] = {}
+        self.compiling = Lock()
 
     @cached_property
     def queryset(self) -> models.QuerySet[Row]:
@@ -89,9 +91,11 @@ class PreparedQuery(Generic[Row]):
     def statement(self) -> Statement:
         """The query for the server of this thread's connection. Raises ValueError if it leaves out a value."""
         link: Any = connections[self.queryset.db]
-        if link.pg_version not in self.statements:
-            self.statements[link.pg_version] = self._compiled()
-        return self.statements[link.pg_version]
+        version: int = link.pg_version
+        with self.compiling:  # which changes the query
+            if version not in self.statements:
+                self.statements[version] = self._compiled()
+            return self.statements[version]
 
     def _compiled(self) -> Statement:
         name_of = {key_of(placeholder): name for name, placeholder in self.placeholders.items()}
