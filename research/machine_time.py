@@ -309,10 +309,10 @@ def play(split: Split, noise: Deviations, seed: int, commits: int, outcome: Spli
     outcome.seconds += sum(counts) * (OUTSIDE_S + split.warmup_s + split.window_s) + commits * COUNT_S
     outcome.trials += sum(counts)
     outcome.commits += commits
-    places = settled_places(points, level, rng, outcome) | works
+    findings = settled_findings(points, level, rng, outcome) | works
     if split.sweeps:
-        places |= swept_places(changes, places, level, rng, outcome)
-    add_findings(outcome, changes, places)
+        findings |= swept_findings(changes, findings, level, rng, outcome)
+    add_findings(outcome, changes, findings)
 
 
 def add_findings(outcome: SplitResult, changes: Sequence[PlantedChange], confirmed: Mapping[int, int]) -> None:
@@ -329,7 +329,7 @@ def add_findings(outcome: SplitResult, changes: Sequence[PlantedChange], confirm
     outcome.false += sum(all(abs(index - change.index) > BESIDE for change in changes) for index in confirmed)
 
 
-def settled_places(
+def settled_findings(
     points: Sequence[Point], level: Array, rng: np.random.Generator, outcome: SplitResult
 ) -> dict[int, int]:
     """Index -> the point that raised its suspicion, of all that pairs confirm."""
@@ -350,29 +350,29 @@ def settled_places(
             confirmed[shift.index] = shift.seen
 
 
-def swept_places(
+def swept_findings(
     changes: Sequence[PlantedChange],
-    known: Mapping[int, int],
+    history: Mapping[int, int],
     level: Array,
     rng: np.random.Generator,
     outcome: SplitResult,
 ) -> dict[int, int]:
-    """Index -> the last commit of its sweep, of the changes that sweeps suspect and pairs confirm where none is known.
+    """Index -> the last commit of its sweep, of the changes that sweeps and pairs add to ``history``.
 
     Narrowing is taken to find the right commit.
     """
-    places: dict[int, int] = {}
+    findings: dict[int, int] = {}
     for head in range(SWEEP_EVERY, len(level), SWEEP_EVERY):
         within = range(head - SWEEP_EVERY + 1, head + 1)
         step = level[head] - level[head - SWEEP_EVERY]
         outcome.pairs += SWEEP_PAIRS
         comparison = settle_pairs(pairs_of(step, SWEEP_PAIRS, rng), smallest_effect=0.01, level=LEVEL, seed=1)
-        if any(index in within for index in known) or comparison.p > SWEEP_DOUBT:
+        if any(index in within for index in history) or comparison.p > SWEEP_DOUBT:
             continue
         if settle(step, comparison.ratio, rng, outcome):
             outcome.pairs += NARROWING * math.ceil(math.log2(SWEEP_EVERY))
-            places[next((change.index for change in changes if change.index in within), head)] = head
-    return places
+            findings[next((change.index for change in changes if change.index in within), head)] = head
+    return findings
 
 
 def pairs_of(step: float, count: int, rng: np.random.Generator) -> list[tuple[float, float]]:

@@ -25,9 +25,9 @@ def unasked_machines() -> QuerySet[Machine]:
 
 
 def runs_with_due_floors() -> RunQuerySet:
-    """Runs of identical builds whose noise floors are not stored yet, and sweeps whose changes are not.
+    """Runs of identical builds without stored noise floors, and sweeps whose results were not read yet.
 
-    Looks only at runs that were not checked before.
+    Only runs that were not checked before.
     """
     head = Build.objects.filter(attempt=OuterRef("attempt"), side=Side.HEAD, artifacts=OuterRef("artifacts"))
     base = Build.objects.filter(attempt__run=OuterRef("pk"), attempt__token=OuterRef("lease_token"), side=Side.BASE)

@@ -47,7 +47,7 @@ def plan_sweep(machine: Machine) -> bool:
 
 
 def sweep_question(machine: Machine, project: Project, ends: tuple[int, int]) -> Question | None:
-    """What the usual benchmarks of the project's suite show of two commits; None if the suite is invalid."""
+    """The question how two commits differ in the usual benchmarks of the project's suite; None if that is invalid."""
     try:
         suite, usual = usual_set(project, project.suite)
     except DefinitionError:
@@ -63,17 +63,17 @@ def due_ends(machine: Machine, branch: Branch) -> tuple[int, int] | None:
     runs = Run.objects.filter(machine=machine, project=branch.project_id, commit__positions__branch=branch)
     newest_first = runs.order_by("-commit__positions__number").values_list("commit__positions__number", "commit")
     routine = newest_first.filter(reason__in=ROUTINE, status=RunStatus.SUCCEEDED).distinct()
-    measured = list(routine[: settings.SWEEP_EVERY + 1])
+    newest = list(routine[: settings.SWEEP_EVERY + 1])
     swept = newest_first.filter(reason=Reason.SWEEP).first()
-    begin = swept or (measured[-1] if len(measured) > settings.SWEEP_EVERY else None)
-    since = [commit for number, commit in measured if begin and number > begin[0]]
+    begin = swept or (newest[-1] if len(newest) > settings.SWEEP_EVERY else None)
+    since = [commit for number, commit in newest if begin and number > begin[0]]
     return (begin[1], since[0]) if begin and len(since) >= settings.SWEEP_EVERY else None
 
 
 def read(run: Run) -> list[ChangePoint]:
-    """Queue fresh pairs for what may have moved by the pairs of an ended sweep. Return these changes, to be settled.
+    """Store the changes that the pairs of an ended sweep suggest, queue fresh pairs for them, and return them.
 
-    There are none if the branch is gone, or was rewritten meanwhile.
+    Returns an empty list if the default branch has been deleted or rewritten since the sweep was planned.
     """
     branch = Branch.followed(run.project)
     if branch is None or len(positions_of(branch, [run.base_id or 0, run.commit_id])) < 2:

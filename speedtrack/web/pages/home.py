@@ -161,8 +161,10 @@ def compare_releases(cards: Iterable[Card], with_last: bool = True) -> None:
     series = {pk: [trend.series_id for trend in card.trends] for pk, card in by_project.items()}
     last: dict[int, ReleasePair] = {}
     since: dict[int, ReleasePair] = {}
-    measured = releasepoints.releases_to_compare(series) if with_last else releasepoints.newest_releases(series, {}, 1)
-    for pk, releases in measured.items():
+    candidates = (
+        releasepoints.releases_to_compare(series) if with_last else releasepoints.newest_releases(series, {}, 1)
+    )
+    for pk, releases in candidates.items():
         card, newest = by_project[pk], releases[0]
         subject = ReleaseSubject(pk, card.metric, len(card.trends))
         if with_last and (pair := releasepoints.last_pair(releases, subject)):

@@ -98,7 +98,7 @@ class Trend:
 
     @cached_property
     def drawing(self) -> Sparkline:
-        """The line in a row of a table; it is kept with the trend, as many pages show it."""
+        """The sparkline for a row of a table, drawn once for all pages that show the trend."""
         return Sparkline.of(self.values, ROW)
 
 

@@ -196,7 +196,7 @@ class SeriesOfPage:
 
 
 class PointsOfPage(NamedTuple):
-    """The points that the tables compare, and all points: the chart draws further ones."""
+    """The points that the tables compare, and all points, which the chart draws."""
 
     compared_points: ReleaseColumns
     all_points: ReleaseColumns

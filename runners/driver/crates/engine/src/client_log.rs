@@ -1,4 +1,4 @@
-//! What is counted of one connection by itself, where results are wanted of each.
+//! Counters and latencies of a single connection, for results by connection.
 
 use crate::histogram::SparseHistogram;
 use crate::record::Traffic;

@@ -226,7 +226,7 @@ fn field_name(text: &[u8]) -> Option<&[u8]> {
     text.windows(FIELD_END.len()).position(|end| end == FIELD_END).map(|end| &text[..end])
 }
 
-/// The names of the fields that `words` hold places for, each once.
+/// The names of the fields that occur as placeholders in `words`, without duplicates.
 pub fn field_names<W: AsRef<[u8]>>(words: &[W]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for word in words {

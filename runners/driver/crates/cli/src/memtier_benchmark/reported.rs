@@ -45,7 +45,7 @@ impl<'a> Reported<'a> {
         }
     }
 
-    /// Of arbitrary commands; the usual rows have a fixed width.
+    /// The longest name of a row of arbitrary commands, in bytes; 0: the usual rows, which have a fixed width.
     pub fn longest_name(&self, stats: &RunStats) -> usize {
         let names = stats.rows.iter().map(|row| row.name.len());
         if stats.usual { 0 } else { names.max().unwrap_or(0) }

@@ -23,7 +23,7 @@ pub struct ItemPlace {
     expiry: u64,
 }
 
-/// A place in the file, with what was read behind it.
+/// A position in the file, and a buffer of the bytes that follow it.
 #[derive(Debug, Default)]
 pub struct Cursor {
     /// The place in the file of the first byte that was not taken.
