@@ -13,6 +13,7 @@ const SPANS: [number, string][] = [
 export function ago(seconds: number): string {
   const size = Math.abs(seconds);
   if (size < 10) return seconds >= 0 ? "just now" : "now";
+  if (seconds <= -3600 && size < DAY) return `in ${Math.floor(size / 3600)} h ${Math.floor((size % 3600) / 60)} min`;
   const [unit, name] = SPANS.find(([unit]) => size >= unit)!;
   const count = Math.floor(size / unit);
   const words = `${count} ${name}${count === 1 ? "" : "s"}`;

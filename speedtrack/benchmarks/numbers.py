@@ -177,10 +177,15 @@ def about(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """The time since then in one unit, such as ``3 h ago``; a negative number is in the future."""
+    """The time since then in one unit, such as ``3 hours ago``; a negative number is in the future.
+
+    Hours to come also have their minutes: runs that start one after another would all start "in 1 hour".
+    """
     size = abs(seconds)
     if size < 10:
         return "just now" if seconds >= 0 else "now"
+    if -DAY < seconds <= -3600:
+        return f"in {int(size // 3600)} h {int(size % 3600 // 60)} min"
     unit, name = next((unit, name) for unit, name in SPANS if size >= unit)
     count = int(size // unit)
     span = f"{count} {name}{'' if count == 1 else 's'}"
