@@ -4,7 +4,7 @@ from speedtrack.projects.errors import NoSuchCommit, RepositoryError
 from speedtrack.projects.mirrors import fetching, git
 from speedtrack.projects.mirrors.fetching import FetchResult, head_ref
 from speedtrack.projects.mirrors.remotes import remote_of
-from speedtrack.projects.models import Branch, Project
+from speedtrack.projects.models import Project
 
 
 def successor_of(project: Project, fetched: FetchResult) -> str:
@@ -12,9 +12,7 @@ def successor_of(project: Project, fetched: FetchResult) -> str:
 
     A default branch that is still there has none.
     """
-    last = (
-        Branch.objects.filter(project=project, name=project.default_branch).values_list("head__sha", flat=True).first()
-    )
+    last = project.branches.default().values_list("head__sha", flat=True).first()
     if last is None or head_ref(project.default_branch) in fetched.remote:
         return ""
     try:
@@ -36,7 +34,7 @@ def in_words(project: Project) -> str:
 
 def note(project: Project, successor: str) -> None:
     """Store since when the default branch is gone, if it is, and what goes on from it."""
-    branch = Branch.objects.filter(project=project, name=project.default_branch).first()
+    branch = project.branches.default().first()
     gone_at = branch.deleted_at if branch else None
     if (gone_at, successor) != (project.branch_gone_at, project.successor):
         project.branch_gone_at, project.successor = gone_at, successor

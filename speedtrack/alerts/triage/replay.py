@@ -68,7 +68,7 @@ def replay(project: Project, since: datetime = ALWAYS) -> list[ReplayEntry]:
 
     Only entries seen at commits since then are returned; earlier commits serve as history.
     """
-    branch = project.branches.filter(name=project.default_branch).first()
+    branch = project.branches.default().first()
     if branch is None:
         return []
     positions = {position.number: position for position in branch.positions.select_related("commit")}

@@ -33,9 +33,8 @@ def report_commit(status: CommitStatus) -> None:
 
 def update_comments(repository: Repository, status: CommitStatus) -> None:
     """Update the comment of each open pull request with this commit; a new comment is made only for a slowdown."""
-    project = repository.channel.project
     branches = status.commit.branches.filter(deleted_at=None).select_related("head")
-    if branches.filter(name=project.default_branch).exists():
+    if branches.default().exists():
         return
     for branch in branches:
         alerts = alerts_on(branch)
@@ -47,7 +46,7 @@ def update_comments(repository: Repository, status: CommitStatus) -> None:
 
 def alerts_on(branch: Branch) -> list[Alert]:
     """The confirmed alerts of a branch that the default branch does not have, newest first."""
-    main = Branch.objects.filter(project=branch.project_id, name=branch.project.default_branch)
+    main = Branch.objects.default().filter(project=branch.project_id)
     alerts = Alert.objects.filter(status=Alert.Status.CONFIRMED, commit__positions__branch=branch)
     alerts = alerts.exclude(commit__positions__branch__in=main)
     return [alert for alert in alerts.order_by("-pk") if slowdowns(alert)]

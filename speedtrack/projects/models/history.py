@@ -59,6 +59,14 @@ class Commit(models.Model):
         return self.sha[:10]
 
 
+class BranchQuerySet(models.QuerySet["Branch"]):
+    """Branches, with the question that many ask."""
+
+    def default(self) -> "BranchQuerySet":
+        """The default branches of their projects, also those that are gone."""
+        return self.filter(name=models.F("project__default_branch"))
+
+
 class Branch(models.Model):
     """A name whose first-parent history is tracked."""
 
@@ -76,6 +84,8 @@ class Branch(models.Model):
     awaited_since = models.DateTimeField(null=True, help_text="since when it is; null: the head is measured")
     commits = models.ManyToManyField(Commit, through="Position", related_name="branches")
 
+    objects = BranchQuerySet.as_manager()
+
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["project", "name"], name="a_branch_once_per_project"),
@@ -87,7 +97,7 @@ class Branch(models.Model):
     @classmethod
     def followed(cls, project: Project) -> "Branch | None":
         """The project's default branch; None if it was never seen, or is gone."""
-        return cls.objects.filter(project=project, name=project.default_branch, deleted_at=None).first()
+        return cls.objects.default().filter(project=project, deleted_at=None).first()
 
 
 class Chain(models.Model):

@@ -85,7 +85,7 @@ def look_for_news(project: Project) -> None:
 
 def watch_default_branch(project: Project) -> None:
     """Begin an alarm when the default branch is gone, and end it when it is back, or another one is followed."""
-    gone = project.branches.filter(name=project.default_branch).first() if project.branch_gone_at else None
+    gone = project.branches.default().first() if project.branch_gone_at else None
     if gone:
         why = f"the repository has it no more; {successors.in_words(project)}"
         alarms.begin(Alarm.Kind.GONE, why, branch=gone)

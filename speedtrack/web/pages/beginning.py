@@ -50,7 +50,7 @@ def history_step(project: Project) -> FirstStep:
         if project.error:
             return FirstStep("fails", f"The repository cannot be cloned; it is tried again. {project.error}")
         return FirstStep("under way", f"{project.url} is being cloned. A large history takes minutes.")
-    commits = Position.objects.filter(branch__project=project, branch__name=project.default_branch).count()
+    commits = Position.objects.filter(branch__in=project.branches.default()).count()
     return FirstStep("done", f"The history of {project.default_branch} is known: {commits:,} commits.")
 
 

@@ -104,7 +104,7 @@ def load(access: Access) -> HomePage:
 
 def card_of(project: Project) -> Card:
     """What was measured of the newest commits of one project, without its runs, changes and releases."""
-    branch = project.branches.filter(name=project.default_branch).select_related("head").first()
+    branch = project.branches.default().select_related("head").first()
     card = Card(project, branch, Alert.objects.work().filter(project=project).count(), 0, False, METRICS[HEADLINE])
     if branch:
         fill_cards({branch.pk: card})

@@ -213,7 +213,7 @@ class ReleasesFeed(FeedOfReleases):
 @require_safe
 def changes_feed(request: HttpRequest, slug: str) -> HttpResponse:
     project = scope.project_or_404(slug)
-    branches = project.branches.filter(name=project.default_branch).values_list("pk", flat=True)
+    branches = project.branches.default().values_list("pk", flat=True)
     groups_found = [group for groups in changes.newest_groups(branches, LISTED).values() for group in groups]
     return ChangesFeed(project, [group for group in groups_found if group.state in CERTAIN])(request)
 
