@@ -23,7 +23,7 @@ from speedtrack.projects.mirrors.hunks import Hunk, hunks_between
 from speedtrack.projects.models import Commit, Project
 from speedtrack.reports.readings import lines
 from speedtrack.reports.readings.lines import costs_by_name, lines_of_alert, plain_name
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 from speedtrack.web.tests.world import html_of
 
 HOSTILE = '<img src=x onerror="x">'
@@ -79,10 +79,18 @@ def raised(counting: Counting, before: dict[str, str], after: dict[str, str]) ->
     return Alert.objects.get()
 
 
-@pytest.fixture
-def alert(counting: Counting) -> Alert:
+@worlds.shared
+def hash_alert(settings: Any, directory: Path) -> Alert:
+    """The alert of a commit that changes four hunks, of which one is in a function whose count changed."""
     path = f"src {HOSTILE.replace('/', '')}.c"
-    return raised(counting, {path: SOURCE, "README": "a\n"}, {path: changed(SOURCE), "README": "b\n"})
+    before, after = ({path: text, "README": word} for text, word in ((SOURCE, "a\n"), (changed(SOURCE), "b\n")))
+    return raised(counting_world(settings, directory), before, after)
+
+
+@pytest.fixture
+def alert(hash_alert: Alert) -> Alert:
+    lines.hunks_of_commit.cache_clear()
+    return hash_alert
 
 
 def test_the_page_shows_the_hunks_that_touch_changed_functions_beside_their_costs(alert: Alert, client: Client) -> None:
