@@ -25,15 +25,8 @@ from speedtrack.runs.tests.canaries import LEVEL, measure_canary
 from speedtrack.tests import builders
 from speedtrack.tests.plans import scans
 from speedtrack.upkeep import fsck
-from speedtrack.web.tests.world import World, slowed, world
-
-
-@pytest.fixture
-def kvd(db: None, settings: Any, tmp_path: Path) -> World:
-    """Four measured commits."""
-    made = world(settings, tmp_path)
-    made.measure()
-    return made
+from speedtrack.web.tests.world import World, slowed
+from speedtrack.web.tests.world import kvd as kvd  # a fixture
 
 
 def run_fsck(*only: str) -> tuple[int, list[str]]:

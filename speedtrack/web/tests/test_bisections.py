@@ -17,20 +17,25 @@ from speedtrack.alerts.bisections.searches import stored_searches
 from speedtrack.alerts.models import Bisection
 from speedtrack.runs.models import Run
 from speedtrack.runs.requests import byhand
-from speedtrack.tests import builders
+from speedtrack.tests import builders, worlds
 from speedtrack.tests.plans import rows_read
 from speedtrack.web.tests.test_queue import add_runs
 from speedtrack.web.tests.world import World, html_of, queries, world
 
 
-@pytest.fixture
-def made(db: None, settings: Any, tmp_path: Path) -> World:
+@worlds.shared
+def slower_end(settings: Any, directory: Path) -> World:
     """Nine commits, of which the last four are slower; nothing waits to be measured."""
-    made = world(settings, tmp_path, commits=9)
+    made = world(settings, directory, commits=9)
     made.slow = set(made.shas[5:])
     made.measure()
-    made.machines[0].note_call()  # of a machine that never called, no end is expected
     return made
+
+
+@pytest.fixture
+def made(slower_end: World) -> World:
+    slower_end.machines[0].note_call()  # of a machine that never called, no end is expected
+    return slower_end
 
 
 @pytest.fixture
