@@ -13,7 +13,7 @@ from speedtrack.web.drawing.charts.linecharts import (
     chart_over_numbers,
 )
 from speedtrack.web.drawing.small.plots import Forest
-from speedtrack.web.drawing.small.sparkline import Sparkline, path_through
+from speedtrack.web.drawing.small.sparkline import Sparkline, path_over_gaps, path_through
 from speedtrack.web.drawing.small.strips import ChangeStrip, SideStrips, TrialMark, TrialStrip
 
 CPU = METRICS["server_cpu_ns_per_request"]
@@ -22,6 +22,12 @@ CPU = METRICS["server_cpu_ns_per_request"]
 def test_a_gap_ends_a_line_and_a_lone_point_is_a_dot() -> None:
     assert path_through([(0, 0), (1, 1), None, (3, 3)]) == "M0.0 0.0L1.0 1.0M3.0 3.0h0.1"
     assert path_through([]) == ""
+
+
+def test_a_sparkline_goes_pale_over_gaps() -> None:
+    assert path_over_gaps([None, (1, 1), None, None, (4, 4), (5, 5), None]) == "M1.0 1.0L4.0 4.0"
+    assert 'class="bridges"' in Sparkline.of([1.0, None, 2.0]).svg("a gap")
+    assert "bridges" not in Sparkline.of([None, 1.0, 2.0, None]).svg("none")
 
 
 def test_a_sparkline_escapes_its_label() -> None:

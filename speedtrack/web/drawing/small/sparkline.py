@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
@@ -20,13 +21,14 @@ CALM = 0.02  # a line whose values span less than this share is not stretched to
 class Sparkline:
     """The path of a line in SVG's syntax, and its last point.
 
-    ``marks``: vertical lines, each its x and its CSS class.
+    ``marks``: vertical lines, each its x and its CSS class. ``bridges``: the path of lines over its gaps.
     """
 
     path: str
     end: tuple[float, float] | None
     size: tuple[int, int]
     marks: Sequence[tuple[float, str]] = ()
+    bridges: str = ""
 
     @classmethod
     def of(
@@ -45,7 +47,7 @@ class Sparkline:
             for i, v in enumerate(values)
         ]
         lines = [(MARGIN + at * step, look) for at, look in marks]
-        return cls(path_through(points), [p for p in points if p][-1], size, lines)
+        return cls(path_through(points), [p for p in points if p][-1], size, lines, path_over_gaps(points))
 
     def svg(self, label: str, stretched: bool = False) -> SafeString:
         """The line as SVG.
@@ -59,10 +61,11 @@ class Sparkline:
         marks = format_html_join(
             "", '<path class="{}" d="M{} 0V{}"/>', ((look, f"{x:.1f}", self.size[1]) for x, look in self.marks)
         )
+        bridges = format_html('<path class="bridges" d="{}"/>', self.bridges) if self.bridges else ""
         return format_html(
             '<svg class="spark" viewBox="0 0 {} {}" width="{}" height="{}"{} role="img" aria-label="{}">'
-            '{}<path d="{}"/>{}</svg>',
-            *(*self.size, *self.size, STRETCHED if stretched else "", label, marks, self.path, end),
+            '{}{}<path d="{}"/>{}</svg>',
+            *(*self.size, *self.size, STRETCHED if stretched else "", label, marks, bridges, self.path, end),
         )
 
 
@@ -78,3 +81,13 @@ def path_through(points: Sequence[tuple[float, float] | None]) -> str:
                 commands.append("h0.1")
         pen_down = point is not None
     return "".join(commands)
+
+
+def path_over_gaps(points: Sequence[tuple[float, float] | None]) -> str:
+    """The path over each gap: where few commits are measured, dots alone would show no trend."""
+    known = [(place, point) for place, point in enumerate(points) if point]
+    return "".join(
+        f"M{begin[0]:.1f} {begin[1]:.1f}L{end[0]:.1f} {end[1]:.1f}"
+        for (first, begin), (last, end) in pairwise(known)
+        if last - first > 1
+    )
