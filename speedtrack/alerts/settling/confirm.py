@@ -228,7 +228,7 @@ def left_to_another(cp: ChangePoint, verdict: Verdict) -> bool:
         same_cause = (
             change.kind == cp.kind
             and change.series.benchmark_id == cp.series.benchmark_id
-            and narrowing.follows(change, cp)
+            and narrowing.goes_along(change, cp)
         )
         if same_cause and narrowing.is_narrowing(change):
             end_settling(

@@ -1,5 +1,7 @@
 """Narrow a confirmed change to one commit: each step measures one of its range against the last of the old level."""
 
+from collections import deque
+
 from django.db.models import Q
 
 from speedtrack.alerts.detection import causes
@@ -19,35 +21,46 @@ from speedtrack.stats.comparing.narrow import MOST
 
 Answer = Verdict.Answer
 Status = ChangePoint.Status
+#: By the ends of two ranges, (before, commit) of both: whether they share a commit.
+Overlaps = dict[tuple[int | None, int, int | None, int], bool]
 
 
 def narrow_confirmed() -> None:
     """Narrow each confirmed change: read the pairs that have ended, then plan those of the next commit.
 
     Among change points whose ranges overlap on one machine the clearest leads: it chooses the commit to measure next,
-    and the others read the same pairs. One that comes while these are measured waits, as they may name its commit.
+    and the others read the same pairs. One that comes while these are measured waits, as they may name its commit. If
+    nothing is left to measure for the leader, the clearest of the others leads.
     """
     narrowing: list[ChangePoint] = []
     under_way: list[ChangePoint] = []
     needed: dict[int, int] = {}
-    for cp in SETTLING_CHANGES.rows(*RELATED):
+    settling = SETTLING_CHANGES.rows(*RELATED)
+    confirmed = Verdict.objects.filter(change_point__in=settling, answer=Answer.DIFFERENT)
+    confirmed_ids = set(confirmed.values_list("change_point", flat=True))
+    being_measured = Run.objects.unfinished().filter(change_points__in=settling)
+    measured_ids = set(being_measured.values_list("change_points", flat=True))
+    for cp in settling:
         with isolated(cp.series):
-            if cp.kind != ChangePoint.Kind.STEP or not is_narrowing(cp):
+            if cp.kind != ChangePoint.Kind.STEP or cp.pk not in confirmed_ids:
                 continue
-            if is_being_measured(cp):
+            if cp.pk in measured_ids:
                 under_way.append(cp)
             else:
                 verdicts.read_pairs_of_others(cp)
                 read_sides(cp)
                 needed[cp.pk] = verdicts.pairs_to_place(cp)
                 narrowing.append(cp)
-    led: set[int] = set()
-    for leader in sorted(narrowing, key=lambda cp: (needed[cp.pk], cp.pk)):
-        if leader.pk not in led and leader.status == Status.SETTLING and not waits(leader, under_way):
-            followers = [cp for cp in narrowing if cp.pk not in led and cp != leader and follows(cp, leader)]
-            led.update(cp.pk for cp in (leader, *followers))
-            with isolated(*[cp.series for cp in (leader, *followers)]):
-                narrow(leader, followers)
+    overlaps: Overlaps = {}
+    clearest_first = deque(sorted(narrowing, key=lambda cp: (needed[cp.pk], cp.pk)))
+    while clearest_first:
+        leader = clearest_first.popleft()
+        if leader.status != Status.SETTLING or waits(leader, under_way, overlaps):
+            continue
+        followers = [cp for cp in clearest_first if follows(cp, leader, overlaps)]
+        with isolated(*[cp.series for cp in (leader, *followers)]):
+            if narrow(leader, followers):
+                clearest_first = deque(cp for cp in clearest_first if cp not in followers)
 
 
 def is_narrowing(cp: ChangePoint) -> bool:
@@ -55,24 +68,32 @@ def is_narrowing(cp: ChangePoint) -> bool:
     return cp.verdicts.filter(answer=Answer.DIFFERENT).exists()
 
 
-def is_being_measured(cp: ChangePoint) -> bool:
-    return Run.objects.unfinished().filter(change_points=cp).exists()
+def goes_along(cp: ChangePoint, leader: ChangePoint) -> bool:
+    """Return whether a change that is being settled is of the same machine and direction."""
+    same_machine = cp.series.machine_id == leader.series.machine_id
+    return cp.status == Status.SETTLING and same_machine and cp.is_slowdown == leader.is_slowdown
 
 
-def follows(cp: ChangePoint, leader: ChangePoint) -> bool:
-    """Return whether two change points may have one cause: the same machine, the same direction, overlapping ranges."""
-    if cp.status != Status.SETTLING or cp.series.machine_id != leader.series.machine_id:
+def follows(cp: ChangePoint, leader: ChangePoint, overlaps: Overlaps) -> bool:
+    """Return whether two change points may have one cause: the same machine, the same direction, overlapping ranges.
+
+    What the database says of their ranges is kept in ``overlaps``: of a commit that slows hundreds of benchmarks down,
+    nearly all have the same range.
+    """
+    if not goes_along(cp, leader):
         return False
-    one_way = cp.is_slowdown == leader.is_slowdown
-    return one_way and ChangePoint.objects.filter(pk=cp.pk).overlapping(leader).exists()
+    ends = cp.before_id, cp.commit_id, leader.before_id, leader.commit_id
+    if ends not in overlaps:
+        overlaps[ends] = ChangePoint.objects.filter(pk=cp.pk).overlapping(leader).exists()
+    return overlaps[ends]
 
 
-def waits(cp: ChangePoint, under_way: list[ChangePoint]) -> bool:
+def waits(cp: ChangePoint, under_way: list[ChangePoint], overlaps: Overlaps) -> bool:
     """Return whether a change that is being measured may have the same cause; if so, link the change point to its runs.
 
     Without that link the dispatcher would ask for a round of settling at every tick.
     """
-    leader = next((change for change in under_way if follows(cp, change)), None)
+    leader = next((change for change in under_way if follows(cp, change, overlaps)), None)
     if leader is None:
         return False
     cp.runs.add(*Run.objects.unfinished().filter(change_points=leader))
@@ -89,8 +110,8 @@ def read_sides(cp: ChangePoint) -> None:
         cp.save(update_fields=["before", "commit"])
 
 
-def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
-    """Measure the next commit of the leader's range for all these change points.
+def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> bool:
+    """Measure the next commit of the leader's range for all these change points. False: there is none to measure.
 
     If no commit is left to try, the leader is confirmed. A run counts instructions or measures pairs: change points
     that the leader's run does not decide wait for it. If a force push took the commits off the branch meanwhile, nobody
@@ -98,7 +119,7 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
     """
     if not brackets.ensure_branch(leader):
         end_settling(leader, Status.UNSETTLED, f"its commits are no longer on {leader.branch}")
-        return
+        return False
     ends = next_ends(leader)
     if ends is None:
         if verdicts.is_left_over(leader) and not verdicts.shows_change(leader):
@@ -108,13 +129,14 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> None:
         for cp in followers:
             if cp.series.benchmark_id == leader.series.benchmark_id:
                 adopt_range(cp, leader)
-        return
+        return False
     group = [leader, *followers]
     pairs = max(verdicts.pairs_to_place(leader), verdicts.trials_spent(leader, *ends))
     alike = [cp for cp in group if cp.metric.counted == leader.metric.counted]
     run = plan_pairs(pairing.question_of(alike, *ends, Reason.BISECT, pairs))
     for cp in group:
         cp.runs.add(run)
+    return True
 
 
 def name_no_commit(cp: ChangePoint) -> None:

@@ -3,7 +3,9 @@ from typing import Any
 
 import pytest
 
+from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.alerts.settling import confirm
 from speedtrack.alerts.settling.verdicts import PAIRS
 from speedtrack.notices.models import Outbox
 from speedtrack.runs.models import Reason, Run
@@ -76,6 +78,23 @@ def test_a_commit_that_slows_everything_down_is_one_alert_of_all_benchmarks(wide
         1,
         4,
     ]  # one spoke for all, then the others at once
+
+
+def test_changes_for_which_nothing_is_left_to_measure_end_in_one_step(wide: World) -> None:
+    """However many benchmarks a commit has slowed down: a step reads the pairs of all of them."""
+    builders.track(wide.repository)
+
+    def slower_code(sha: str, benchmark: str, trial: int) -> float:
+        return 5000 * (1.05 if wide.shas.index(sha) >= 7 else 1) * wide.rng.gauss(1, 0.004)
+
+    settling = ChangePoint.objects.settling()
+    seen = 0
+    while builders.work(wide.machine, slower_code):
+        detection.detect()
+        confirm.step()
+        seen = max(seen, settling.count())
+        assert Run.objects.unfinished().exists() or not settling.exists(), "no step waits for another step"
+    assert seen == 10 and Alert.objects.get().commit.sha == wide.shas[7]
 
 
 def test_what_moves_everywhere_but_builds_the_same_server_is_the_machine(wide: World) -> None:
