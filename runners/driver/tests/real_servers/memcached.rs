@@ -144,7 +144,7 @@ fn counted(server: &Memcached, run: impl FnOnce()) -> HashMap<&'static str, u64>
 }
 
 /// Each test, with what 1000 requests of it and the storing of its keys (10, or one per request) do to the statistics.
-const EFFECTS: [(&str, &[(&str, u64)]); 18] = [
+const EFFECTS: [(&str, &[(&str, u64)]); 28] = [
     ("mn", &[]),
     ("version", &[]),
     ("set", &[("cmd_set", 1000)]),
@@ -163,6 +163,16 @@ const EFFECTS: [(&str, &[(&str, u64)]); 18] = [
     ("ms", &[("cmd_set", 1000)]),
     ("mg", &[("cmd_set", 10), ("cmd_get", 1000), ("get_hits", 1000)]),
     ("mg_quiet", &[("cmd_set", 10), ("cmd_get", 10_000), ("get_hits", 10_000)]),
+    ("set_noreply", &[("cmd_set", 10_000)]),
+    ("add_noreply", &[("cmd_set", 10_000)]),
+    ("replace_noreply", &[("cmd_set", 10_010)]),
+    ("append_noreply", &[("cmd_set", 10_010)]),
+    ("prepend_noreply", &[("cmd_set", 10_010)]),
+    ("cas_noreply", &[("cmd_set", 10_010), ("cas_badval", 10_000)]),
+    ("incr_noreply", &[("cmd_set", 10), ("incr_hits", 10_000)]),
+    ("decr_noreply", &[("cmd_set", 10), ("decr_hits", 10_000)]),
+    ("touch_noreply", &[("cmd_set", 10), ("touch_hits", 10_000)]),
+    ("delete_noreply", &[("cmd_set", 10_000), ("delete_hits", 10_000)]),
 ];
 
 #[test]
@@ -265,8 +275,7 @@ fn a_prefill_right_after_a_flush_works() {
 #[test]
 fn windows_mixes_and_threads_keep_their_answers_apart() {
     let server = Memcached::tcp(&["-m", "256"]);
-    let mix =
-        "mn:1+version:1+set:3+get:3+gets_10:1+mg_quiet:1+ms_quiet:1+incr:2+ma_value:1+mg_flags:1+md:1+cas:1";
+    let mix = "mn:1+version:1+set:3+get:3+gets_10:1+mg_quiet:1+ms_quiet:1+incr:2+ma_value:1+mg_flags:1+md:1+cas:1+set_noreply:1+delete_noreply:1";
     for options in ["-P 16 -c 5", "-P 7 -c 4 --threads 2 --window rolling", "-c 3 -d 5000"] {
         let words = format!("-t {mix} -r 100 -n 5000 {options}");
         let document = server.document(&words);
@@ -294,6 +303,17 @@ fn refusals_are_told() {
     );
     assert_eq!(document["tests"][1]["errors"]["count"], 10);
     assert_eq!(document["tests"][0]["errors"]["first"], "SERVER_ERROR object too large for cache");
+    // Of a store with noreply the server says nothing: its statistics do.
+    for (first, protocol) in [("memcached-benchmark", ""), ("run", "--protocol memcached")] {
+        let output =
+            output(OURS, &small.words(first, &format!("{protocol} -t set_noreply -d 1100000 -c 2 -n 5")));
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains("refused 50 stores during set_noreply without a word"), "{message}");
+        assert!(message.contains("larger items (-I)") && message.lines().count() == 1, "{message}");
+    }
+    let allowed = small.document("-t set_noreply -d 1100000 -n 5 -c 2 --allow-errors");
+    assert_eq!(allowed["tests"][0]["requests"], 5);
     let full = Memcached::tcp(&["-m", "8"]);
     let message = full.failure("run", "--protocol memcached --prefill -r 20000 -d 2000 -t get");
     assert!(

@@ -46,6 +46,37 @@ pub fn flush(target: &Target) -> Result<(), Failure> {
     }
 }
 
+/// The stores that servers have refused so far, by their statistics. To a store with `noreply` memcached says nothing of it.
+pub struct Refusals(Vec<u64>);
+
+impl Refusals {
+    /// Those of `targets` before a load.
+    pub fn before<'a>(targets: impl Iterator<Item = &'a Target>) -> Result<Refusals, Failure> {
+        targets.map(refused).collect::<Result<_, _>>().map(Refusals)
+    }
+
+    /// A failure when the servers, in the same order, have refused stores since, during `test`.
+    pub fn check<'a>(&self, targets: impl Iterator<Item = &'a Target>, test: &str) -> Result<(), Failure> {
+        for (target, before) in targets.zip(&self.0) {
+            let more = refused(target)?.saturating_sub(*before);
+            if more > 0 {
+                return Err(Failure::run(
+                    format!("{} refused {more} stores during {test} without a word", target.address),
+                    "give it more memory (-m) or larger items (-I), or lower -d",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The stores that the server has refused; 0 when it does not count them.
+fn refused(target: &Target) -> Result<u64, Failure> {
+    let stats = ask(target, "stats")?;
+    stat(&stats, "curr_items")?;
+    Ok(["store_too_large", "store_no_memory"].iter().filter_map(|name| stat(&stats, name).ok()).sum())
+}
+
 /// The statistic of that name.
 fn stat(stats: &str, name: &str) -> Result<u64, Failure> {
     let number = |line: &str| line.strip_prefix("STAT ")?.strip_prefix(name)?.trim().parse().ok();

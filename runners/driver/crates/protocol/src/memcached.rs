@@ -224,7 +224,7 @@ impl Skipper {
         let text = String::from_utf8_lossy(&text[..text.len().min(ERROR_TEXT)]).into_owned();
         tally.first_error.get_or_insert_with(|| text.clone());
         self.error.get_or_insert(text);
-        if self.answer().kind != Kind::Quiet {
+        if !matches!(self.answer().kind, Kind::Quiet | Kind::Silent) {
             self.end_reply(tally);
         }
     }

@@ -17,7 +17,7 @@ use report::progress_line::ProgressLine;
 use text::failure::Failure;
 use workload::filling::Filling;
 use workload::memcached::suite::Needs;
-use workload::phase::{Length, Phase};
+use workload::phase::Phase;
 use workload::plan::Plan;
 use workload::traffic::Traffic;
 
@@ -106,10 +106,7 @@ fn nodes(plan: &Plan) -> Result<Vec<Node>, Failure> {
 impl Session<'_> {
     /// What stores the keys that `needs` names, if it names some.
     pub fn filling_memcached(&self, phase: &Phase, needs: Needs) -> Option<Filling> {
-        let keys = match (needs, phase.length) {
-            (Needs::KeyPerRequest, Length::Requests(requests)) => requests,
-            _ => phase.keys.count,
-        };
+        let keys = needs.numbers(phase.length.requests(), phase.keys.count);
         Filling::of_memcached(self.job(phase, &self.traffic(phase)), needs, keys, &phase.places(false))
     }
 

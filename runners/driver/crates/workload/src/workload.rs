@@ -174,6 +174,14 @@ impl Workload {
         }
     }
 
+    /// Whether a server may refuse some of its stores without a word.
+    pub fn stores_silently(&self) -> bool {
+        match &self.parts {
+            Parts::Resp(_) => false,
+            Parts::Memcached(items) => items.iter().any(|item| item.source.is_silent()),
+        }
+    }
+
     /// Whether some of its commands get no reply; a cause and a remedy if it would never end.
     pub fn silences(&self) -> Result<bool, (&'static str, &'static str)> {
         let Parts::Resp(items) = &self.parts else { return Ok(false) };
