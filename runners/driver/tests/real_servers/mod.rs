@@ -13,6 +13,8 @@ mod ladder;
 mod live;
 mod machine;
 mod memcached;
+mod memcached_access;
+mod memcached_server;
 mod memtier;
 mod metrics;
 mod modes;

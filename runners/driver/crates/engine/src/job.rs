@@ -21,6 +21,7 @@ use generator::keys::{KeyOrder, Keys};
 use generator::rng::Rng;
 use generator::values::ValuePool;
 use machine::counters::Counters;
+use network::dialect::Dialect;
 use network::target::remedy_of;
 use protocol::replies::{Protocol, Tally};
 use protocol::script::Script;
@@ -234,10 +235,20 @@ impl Job {
     /// The failure of connection `index`, whose replies do not come.
     #[cold]
     pub fn silence_failure(&self, index: usize) -> Failure {
-        let timeout = self.node(index).target.timeout;
+        let target = &self.node(index).target;
+        let is_slow = "look at the server's log, or raise --timeout";
+        let remedy = match (target.dialect, &target.tls) {
+            (Dialect::Memcached, Some(_)) => &format!(
+                "lower -P or -d: memcached with TLS may leave batches above 16 kB unread; or {is_slow}"
+            ),
+            _ => is_slow,
+        };
         Failure::run(
-            format!("the server stopped answering {} on connection {index} for {timeout:?}", self.name),
-            "look at the server's log, or raise --timeout",
+            format!(
+                "the server stopped answering {} on connection {index} for {:?}",
+                self.name, target.timeout
+            ),
+            remedy,
         )
     }
 
@@ -245,6 +256,8 @@ impl Job {
     fn error_reply_failure(&self, text: &str, mark: &str) -> Failure {
         let clustered = self.is_clustered();
         let remedy = match text.split(' ').next() {
+            // What comes first on a connection is taken for a login, and refused as one.
+            Some("CLIENT_ERROR") if text.contains("authentic") => "log in with -a and --user",
             Some("MOVED" | "ASK") if clustered => {
                 "write {tag} into every key, only read with --rfr, and measure while no slots are being moved"
             }

@@ -7,7 +7,12 @@ use crate::dialogue::send_all;
 use crate::target::Target;
 use text::failure::Failure;
 
+/// How a server with logins answers what comes before one.
+pub const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
 const LONGEST_ANSWER: usize = 1 << 20;
+/// What a server does not answer for, besides being another.
+const WITHOUT: &str =
+    ", with TLS if --tls is given, and not with SASL (-S), which is part of the binary protocol";
 /// After a flush the server is asked for its number of items this often and this long, until it is as expected.
 const ASKED_EVERY: Duration = Duration::from_millis(50);
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
@@ -46,6 +51,25 @@ pub fn flush(target: &Target) -> Result<(), Failure> {
     }
 }
 
+/// A failure unless the server of `target`, into which a session logs in, refuses what comes before a login: one without logins
+/// would store the password as a value, and one that is not memcached shall not get it.
+pub fn require_logins(target: &Target) -> Result<(), Failure> {
+    if target.greeting.is_empty() {
+        return Ok(());
+    }
+    let answer = ask(&Target { greeting: Vec::new(), ..target.clone() }, "version")?;
+    if answer.starts_with("VERSION ") {
+        return Err(Failure::run(
+            format!("{} has no logins: it would store the password as a value", target.address),
+            "leave -a and --user out, or start it with -Y",
+        ));
+    }
+    match answer.starts_with(UNAUTHENTICATED) {
+        true => Ok(()),
+        false => Err(not_memcached("version", &answer)),
+    }
+}
+
 /// The stores that servers have refused so far, by their statistics. To a store with `noreply` memcached says nothing of it.
 pub struct Refusals(Vec<u64>);
 
@@ -80,13 +104,17 @@ fn refused(target: &Target) -> Result<u64, Failure> {
 /// The statistic of that name.
 fn stat(stats: &str, name: &str) -> Result<u64, Failure> {
     let number = |line: &str| line.strip_prefix("STAT ")?.strip_prefix(name)?.trim().parse().ok();
-    stats.lines().find_map(number).ok_or_else(|| {
-        let begin: String = stats.chars().take(80).collect();
-        Failure::run(
-            format!("the server answered stats without {name}, {}", begin.trim()),
-            "give a memcached server",
-        )
-    })
+    stats.lines().find_map(number).ok_or_else(|| not_memcached("stats", stats))
+}
+
+/// The failure of a server that answers `line` as no memcached does, or not without a login.
+fn not_memcached(line: &str, answer: &str) -> Failure {
+    let begin: String = answer.chars().take(80).collect();
+    let remedy = match answer.starts_with(UNAUTHENTICATED) {
+        true => "log in with -a and --user",
+        false => "give a memcached server",
+    };
+    Failure::run(format!("the server answered {line} with {}", begin.trim()), remedy)
 }
 
 /// Connect, send a line, and disconnect: all lines of the answer up to `END`, or an error line.
@@ -116,7 +144,7 @@ fn ask(target: &Target, line: &str) -> Result<String, Failure> {
             }
             _ => format!("no answer to {line} ({error})"),
         };
-        Failure::run(cause, format!("check that {} is memcached", target.address))
+        Failure::run(cause, format!("check that {} is memcached{WITHOUT}", target.address))
     })?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }

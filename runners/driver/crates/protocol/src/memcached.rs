@@ -76,6 +76,11 @@ impl Memcached {
         Memcached { answers: answers.into(), order }
     }
 
+    /// Of one command, whose `answer` is this.
+    pub fn of_one(answer: Answer) -> Memcached {
+        Memcached { answers: [answer].into(), order: CommandOrder::new(&[0]) }
+    }
+
     /// The skipper of a connection that enters the script's order at `place`.
     pub fn skipper(&self, place: usize) -> Skipper {
         Skipper {

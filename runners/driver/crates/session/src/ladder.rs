@@ -34,6 +34,9 @@ pub struct LadderRun<'a> {
 /// Run `ladder`. A rung that fails says so on stderr and in the document; the run fails when none succeeds.
 pub fn run(ladder: &LadderRun) -> Result<LadderDocument, Failure> {
     if ladder.fresh_server.is_none() {
+        if ladder.plan.protocol == ProtocolName::Memcached {
+            memcached::require_logins(&ladder.plan.target)?;
+        }
         ladder.plan.target.open_connection()?;
         require_empty_server(ladder.plan)?;
     }

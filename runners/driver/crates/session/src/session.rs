@@ -13,12 +13,14 @@ use generator::keys::KeyOrder;
 use generator::values::ValuePool;
 use machine::clock;
 use machine::counters::Counters;
+use network::memcached;
 use report::progress_line::ProgressLine;
 use text::failure::Failure;
 use workload::filling::Filling;
 use workload::memcached::suite::Needs;
 use workload::phase::Phase;
 use workload::plan::Plan;
+use workload::protocol_name::ProtocolName;
 use workload::traffic::Traffic;
 
 /// What all phases of a run share.
@@ -44,9 +46,13 @@ impl<'a> Session<'a> {
     pub fn new(plan: &'a Plan) -> Result<Session<'a>, Failure> {
         let largest = plan.phases.iter().map(|phase| phase.values.largest()).max().unwrap_or(0);
         let counted = plan.server_pid.filter(|_| !plan.server_events.is_empty());
+        let nodes = nodes(plan)?;
+        if plan.protocol == ProtocolName::Memcached {
+            nodes.iter().try_for_each(|node| memcached::require_logins(&node.target))?;
+        }
         Ok(Session {
             plan,
-            nodes: nodes(plan)?,
+            nodes,
             values: ValuePool::new(plan.seed, largest),
             keyed: plan.phases.iter().any(|phase| phase.verify > 0.0),
             counters: counted.map(|pid| Arc::new(Counters::of(pid, &plan.server_events))),

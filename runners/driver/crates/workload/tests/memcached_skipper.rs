@@ -251,7 +251,7 @@ const ALMOST: &[&str] = &[
 #[test]
 fn what_was_not_asked_is_refused() {
     let refused = |name: &str, bytes: &str| {
-        let mut skipper = load(&[suite::suite::find_test(name).unwrap()]).proto.skipper(0);
+        let mut skipper = load(&[suite::find_test(name).unwrap()]).proto.skipper(0);
         skipper.skip(bytes.as_bytes(), &mut Tally::default()).unwrap_err().0
     };
     for (name, bytes) in [

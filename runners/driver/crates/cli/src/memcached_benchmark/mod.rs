@@ -13,7 +13,7 @@ use crate::redis_benchmark::server::ServerSettings;
 use crate::redis_benchmark::suite::value;
 use engine::job::Job;
 use engine::node::Node;
-use network::memcached::Refusals;
+use network::memcached::{self, Refusals};
 use protocol::template::{Placeholders, Value};
 use text::checks::require;
 use text::failure::Failure;
@@ -22,16 +22,29 @@ use workload::filling::Filling;
 use workload::memcached::load::Load;
 use workload::memcached::suite::{self, Needs, Test};
 use workload::phase;
+use workload::protocol_name::ProtocolName;
 
 /// The names under which the program is this front end.
 pub const NAMES: [&str; 2] = ["memcached-benchmark", "mc-benchmark"];
-const PORT: u16 = 11211;
 /// Options of redis-benchmark that mean something here.
-const MEANT: [&str; 19] = [
+const MEANT: [&str; 32] = [
     "host",
     "port",
     "socket",
     "timeout",
+    "sources",
+    "password",
+    "user",
+    "tls",
+    "sni",
+    "cacert",
+    "cacertdir",
+    "insecure",
+    "cert",
+    "key",
+    "ciphers",
+    "ciphersuites",
+    "groups",
     "clients",
     "requests",
     "value_bytes",
@@ -111,7 +124,8 @@ fn prepared(test: &'static Test, options: &Options) -> Prepared {
 }
 
 fn measure_all(options: &Options, tests: &[Prepared]) -> Result<(), Failure> {
-    let node = Node { target: options.target(PORT)?, tags: [].into() };
+    let node = Node { target: options.target(ProtocolName::Memcached)?, tags: [].into() };
+    memcached::require_logins(&node.target)?;
     let mut printer = Printer::new(options, ServerSettings::default());
     let mut filled = vec![Needs::Nothing];
     loop {

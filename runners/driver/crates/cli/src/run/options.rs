@@ -12,7 +12,7 @@ use crate::reconnecting::ReconnectOptions;
 use crate::run::ladder::LadderOptions;
 use crate::run::ramp::{Bend, Swing, clients, rate, shape};
 use crate::run::values::{
-    Prefill, cpus, events, limit, metrics_address, milliseconds, part, prefill, rates, speed, start,
+    Prefill, cpus, events, limit, metrics_address, milliseconds, part, prefill, protocol, rates, speed, start,
 };
 use crate::values::{amount, bytes, count, named, seconds};
 use engine::job::Window;
@@ -60,7 +60,7 @@ pub struct RunOptions {
 #[command(next_help_heading = "Load")]
 pub struct LoadOptions {
     /// resp or memcached (resp)
-    #[arg(long, value_name = "NAME", value_parser = |text: &str| named::<ProtocolName>("--protocol", text, "resp or memcached"))]
+    #[arg(long, value_name = "NAME", value_parser = protocol)]
     pub protocol: Option<ProtocolName>,
     /// closed, idle, churn, pubsub or blocking; README.md says what connections do in each (closed)
     #[arg(long, value_name = "NAME")]
@@ -312,12 +312,7 @@ pub fn target(endpoint: &Endpoint, protocol: ProtocolName) -> Result<Target, Fai
         "options of TLS are given without it",
         "give --tls or a rediss:// URI, too",
     )?;
-    let for_resp = [
-        ("-a", endpoint.password().is_some()),
-        ("--dbnum", endpoint.database() != 0),
-        ("--cluster", endpoint.access.cluster),
-        ("--tls", endpoint.uses_tls()),
-    ];
+    let for_resp = [("--dbnum", endpoint.database() != 0), ("--cluster", endpoint.access.cluster)];
     if let Some((option, _)) =
         for_resp.iter().find(|(_, given)| *given && protocol == ProtocolName::Memcached)
     {
@@ -327,5 +322,5 @@ pub fn target(endpoint: &Endpoint, protocol: ProtocolName) -> Result<Target, Fai
         ));
     }
     let greeting = [endpoint.login(), endpoint.select()];
-    endpoint.target(protocol.port(), greeting.into_iter().flatten().collect())
+    endpoint.target(protocol, greeting.into_iter().flatten().collect())
 }
