@@ -34,7 +34,7 @@ fn a_load_of_memcached_over_tls_is_whole() {
     assert_eq!(large["tests"][0]["hits"], 500);
     let churn = server.document(&format!("--tls --cacert {ca} --mode churn -t version -n 20 -c 2"));
     assert!(churn["tests"][0]["connections"]["tls_us"]["mean"].as_f64().unwrap() > 0.0, "{churn}");
-    server.ours(&format!("-q -n 100 -t get --tls --insecure --tls-ciphersuites TLS_AES_128_GCM_SHA256"));
+    server.ours("-q -n 100 -t get --tls --insecure --tls-ciphersuites TLS_AES_128_GCM_SHA256");
     // memtier_benchmark has TLS for memcache_text, too.
     let words = "memtier-benchmark -P memcache_text --tls --tls-skip-verify -c 1 -t 1 -n 30 --hide-histogram -h 127.0.0.1";
     let words: Vec<&str> = words.split(' ').chain(["-p", &server.place[1]]).collect();

@@ -15,6 +15,7 @@ mod machine;
 mod memcached;
 mod memcached_access;
 mod memcached_server;
+mod memcached_spread;
 mod memtier;
 mod metrics;
 mod modes;

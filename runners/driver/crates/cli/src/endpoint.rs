@@ -135,6 +135,11 @@ impl Endpoint {
         Endpoint { place, access }
     }
 
+    /// Whether no option says where the server is.
+    pub fn has_no_place(&self) -> bool {
+        self.place == Place::default()
+    }
+
     pub fn uses_tls(&self) -> bool {
         self.access.tls || self.place.uri.as_ref().is_some_and(|uri| uri.tls)
     }

@@ -62,6 +62,7 @@ struct Burst {
 }
 
 pub struct Connection<R> {
+    pub node: usize,
     channel: Channel,
     batch: Batch,
     replies: R,
@@ -99,6 +100,7 @@ pub struct Connection<R> {
 impl<R: Replies> Connection<R> {
     pub fn new(channel: Channel, batch: Batch, replies: R) -> Connection<R> {
         Connection {
+            node: 0,
             channel,
             batch,
             replies,

@@ -186,7 +186,15 @@ impl Job {
     }
 
     fn slot_keys(&self, index: usize, slot: u8) -> Keys {
-        self.keys(&self.key_order, index, self.script.numbers_per_unit(slot))
+        let (numbers, nodes) = (self.script.numbers_per_unit(slot), self.nodes.len());
+        match &self.node(index).share {
+            None => self.keys(&self.key_order, index, numbers),
+            // Connections take the nodes in turn.
+            Some(share) => {
+                let clients = (self.connections() - index % nodes).div_ceil(nodes);
+                share.keys(index / nodes, clients, numbers)
+            }
+        }
     }
 
     fn shared_keys(&self, index: usize) -> Vec<Keys> {
@@ -214,7 +222,7 @@ impl Job {
         let (test, address) = (&self.name, &self.node(index).target.address);
         match broken {
             ConnectionError::Closed => Failure::run(
-                format!("the server closed connection {index} during {test}"),
+                format!("{} closed connection {index} during {test}", self.server_name(index)),
                 "look at the server's log and its limit of clients",
             ),
             ConnectionError::ProtocolError(garbage) => Failure::run(
@@ -232,6 +240,14 @@ impl Job {
         }
     }
 
+    /// The server of connection `index`: its address, if there are several.
+    fn server_name(&self, index: usize) -> String {
+        match self.nodes.len() {
+            1 => "the server".to_owned(),
+            _ => self.node(index).target.address.to_string(),
+        }
+    }
+
     /// The failure of connection `index`, whose replies do not come.
     #[cold]
     pub fn silence_failure(&self, index: usize) -> Failure {
@@ -245,8 +261,10 @@ impl Job {
         };
         Failure::run(
             format!(
-                "the server stopped answering {} on connection {index} for {:?}",
-                self.name, target.timeout
+                "{} stopped answering {} on connection {index} for {:?}",
+                self.server_name(index),
+                self.name,
+                target.timeout
             ),
             remedy,
         )

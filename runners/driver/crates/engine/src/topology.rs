@@ -113,7 +113,7 @@ mod tests {
         let (greeting, sources) = (Vec::new(), Sources::default());
         let dialect = Dialect::Resp;
         let target = Target { address, dialect, tls: None, greeting, timeout, sources, mptcp: false };
-        Node { target, tags: [].into() }
+        Node::of(target)
     }
 
     fn ports(before: &[u16], now: &[u16]) -> Vec<String> {

@@ -49,7 +49,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
     };
     Job {
         name: "ping".into(),
-        nodes: vec![Node { target, tags: [].into() }],
+        nodes: vec![Node::of(target)],
         script: Script::of(ping).into(),
         named_commands: Vec::new(),
         clients: CLIENTS,

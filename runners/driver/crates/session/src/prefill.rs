@@ -47,7 +47,10 @@ pub fn needs_empty_server(plan: &Plan) -> bool {
 pub fn count_keys(plan: &Plan, expected: u64) -> Result<u64, Failure> {
     match plan.protocol {
         ProtocolName::Resp => plan.target.count_keys(plan.database),
-        ProtocolName::Memcached => memcached::count_living(&plan.target, expected),
+        ProtocolName::Memcached => {
+            let count = |server| memcached::count_living(server, expected);
+            plan.servers().try_fold(0, |sum, server| count(server).map(|keys| sum + keys))
+        }
     }
 }
 
@@ -74,7 +77,7 @@ impl Session<'_> {
             ProtocolName::Resp => {
                 phase.fillings().into_values().map(|workload| self.filling(phase, workload)).collect()
             }
-            ProtocolName::Memcached => self.filling_memcached(phase, Needs::Keys).into_iter().collect(),
+            ProtocolName::Memcached => self.fillings_memcached(phase, Needs::Keys),
         }
     }
 

@@ -60,10 +60,7 @@ pub fn run_watched(plan: &Plan, watcher: Watcher) -> Result<Document, Failure> {
     Ok(Document {
         schema: document::SCHEMA.into(),
         driver: driver(plan, digest),
-        target: TargetName {
-            protocol: plan.protocol.name().into(),
-            address: plan.target.address.to_string(),
-        },
+        target: TargetName { protocol: plan.protocol.name().into(), address: plan.address() },
         started_at,
         part: plan.part,
         joined: None,

@@ -124,7 +124,7 @@ fn prepared(test: &'static Test, options: &Options) -> Prepared {
 }
 
 fn measure_all(options: &Options, tests: &[Prepared]) -> Result<(), Failure> {
-    let node = Node { target: options.target(ProtocolName::Memcached)?, tags: [].into() };
+    let node = Node::of(options.target(ProtocolName::Memcached)?);
     memcached::require_logins(&node.target)?;
     let mut printer = Printer::new(options, ServerSettings::default());
     let mut filled = vec![Needs::Nothing];

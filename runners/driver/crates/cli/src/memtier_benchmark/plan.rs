@@ -57,6 +57,7 @@ impl Options {
             argv,
             protocol,
             target: self.target()?,
+            others: Vec::new(),
             database: self.database(),
             cluster: self.server.cluster,
             seed: 1,

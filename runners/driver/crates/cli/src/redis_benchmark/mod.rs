@@ -103,7 +103,7 @@ fn measured(mut options: Options, tests: &[PlannedTest]) -> Result<(), Failure> 
     let target = options.target(ProtocolName::Resp)?;
     let nodes = match options.endpoint.access.cluster {
         true => members(&mut options, &target)?,
-        false => vec![Node { target, tags: [].into() }],
+        false => vec![Node::of(target)],
     };
     match options.load.idle {
         true => idle::hold(&options, &nodes),

@@ -6,11 +6,13 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 
 use crate::arguments::cannot_be;
+use crate::endpoint::Place;
 use crate::values::{amount, named, parsed, time_with_unit};
 use engine::part::Part;
 use engine::schedule::check_rate;
 use machine::counters;
 use modes::replay::{Fast, Speed};
+use text::checks::require;
 use text::failure::Failure;
 use text::units::round;
 use workload::mode::Limit;
@@ -29,6 +31,16 @@ pub fn prefill(text: &str) -> Result<Prefill, Failure> {
         "force" => Ok(Prefill::Force),
         _ => Err(cannot_be("--prefill", text, "leave the value out, or give --prefill=force")),
     }
+}
+
+/// Servers, separated by commas.
+pub fn servers(list: &str) -> Result<Vec<Place>, Failure> {
+    require(
+        !list.contains("://"),
+        "--servers takes no URIs",
+        "give HOST:PORT,HOST:PORT, and --tls, --user and -a for all of them",
+    )?;
+    list.split(',').map(|text| Place::parse("--servers", text.trim())).collect()
 }
 
 /// What is asked of memcached and belongs to its binary protocol.

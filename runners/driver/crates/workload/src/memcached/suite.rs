@@ -4,7 +4,7 @@ use generator::values::Ttl;
 use protocol::command::Command;
 use protocol::expectation::Expectation;
 use protocol::memcached::{Answer, Kind, Pattern};
-use protocol::template::{Part, Placeholders};
+use protocol::template::{Fill, Part, Placeholders};
 use text::failure::Failure;
 
 /// `head`, so many times `each`, `tail`. `{d}` is the number of bytes of a value, `{i}` which of the times it is, `__ttl__` when
@@ -55,6 +55,27 @@ impl Needs {
     /// is given.
     pub fn numbers(self, requests: Option<u64>, keys: u64) -> u64 {
         requests.filter(|_| self.is_per_request()).unwrap_or(keys)
+    }
+}
+
+/// What the keys of a test are called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyName {
+    /// It has no keys.
+    None,
+    /// This and a number of the keyspace.
+    Head(Vec<u8>),
+    /// Anything else, so that it is not known before the load which of several servers has them.
+    Other,
+}
+
+impl KeyName {
+    /// How they begin.
+    pub fn head(self) -> Option<Vec<u8>> {
+        match self {
+            KeyName::Head(head) => Some(head),
+            KeyName::None | KeyName::Other => None,
+        }
     }
 }
 
@@ -295,6 +316,30 @@ pub fn default_tests() -> impl Iterator<Item = &'static Test> {
 impl Test {
     pub fn command(&self, places: &Placeholders) -> Command {
         Command::new(&self.request.parts(places), Expectation::default())
+    }
+
+    /// What its keys are called.
+    pub fn key_name(&self, places: &Placeholders) -> KeyName {
+        let mut head: Option<Vec<u8>> = None;
+        let mut before: &[u8] = b"";
+        let parts = self.request.parts(places);
+        for part in &parts {
+            match part {
+                Part::Literal(text) => before = text,
+                Part::Filled(Fill::Sequence | Fill::Shared(_)) => return KeyName::Other,
+                Part::Filled(Fill::Number) => {
+                    let begin =
+                        before.iter().rposition(|byte| byte.is_ascii_whitespace()).map_or(0, |at| at + 1);
+                    let key = &before[begin..];
+                    // Without a colon it is base64 of something else.
+                    if !key.contains(&b':') || head.get_or_insert(key.to_vec()) != key {
+                        return KeyName::Other;
+                    }
+                }
+                Part::Filled(_) => {}
+            }
+        }
+        head.map_or(KeyName::None, KeyName::Head)
     }
 
     /// Whether the server says nothing of what it does, so that it may refuse in silence.
