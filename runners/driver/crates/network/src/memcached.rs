@@ -17,22 +17,29 @@ const WITHOUT: &str =
 const ASKED_EVERY: Duration = Duration::from_millis(50);
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The number of items that the server holds and has not flushed.
+/// The number of items that the servers hold together and have not flushed.
 ///
 /// `flush_all` only marks items as expired: `curr_items` counts them until the server removes them, a second or two
-/// later. So if it was ever flushed, and does not hold `expected` items, this starts its LRU crawler and asks again.
-pub fn count_living(target: &Target, expected: u64) -> Result<u64, Failure> {
+/// later. So if one was ever flushed, and they do not hold `expected` items, this starts their LRU crawlers and asks again.
+pub fn count_living<'a>(
+    servers: impl Iterator<Item = &'a Target> + Clone,
+    expected: u64,
+) -> Result<u64, Failure> {
     let deadline = Instant::now() + SETTLED_WITHIN;
     let mut is_crawling = false;
     loop {
-        let stats = ask(target, "stats")?;
-        let items = stat(&stats, "curr_items")?;
-        if items <= expected || stat(&stats, "cmd_flush")? == 0 || Instant::now() >= deadline {
+        let (mut items, mut flushes) = (0, 0);
+        for server in servers.clone() {
+            let stats = ask(server, "stats")?;
+            items += stat(&stats, "curr_items")?;
+            flushes += stat(&stats, "cmd_flush")?;
+        }
+        if items <= expected || flushes == 0 || Instant::now() >= deadline {
             return Ok(items);
         }
         if !is_crawling {
             // A server without a crawler answers with an error, and removes the items in its own time.
-            ask(target, "lru_crawler crawl all")?;
+            servers.clone().try_for_each(|server| ask(server, "lru_crawler crawl all").map(drop))?;
             is_crawling = true;
         }
         thread::sleep(ASKED_EVERY);

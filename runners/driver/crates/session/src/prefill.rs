@@ -47,10 +47,7 @@ pub fn needs_empty_server(plan: &Plan) -> bool {
 pub fn count_keys(plan: &Plan, expected: u64) -> Result<u64, Failure> {
     match plan.protocol {
         ProtocolName::Resp => plan.target.count_keys(plan.database),
-        ProtocolName::Memcached => {
-            let count = |server| memcached::count_living(server, expected);
-            plan.servers().try_fold(0, |sum, server| count(server).map(|keys| sum + keys))
-        }
+        ProtocolName::Memcached => memcached::count_living(plan.servers(), expected),
     }
 }
 

@@ -151,7 +151,7 @@ impl Plan {
     }
 
     /// All servers: one, or those over which the keys are spread.
-    pub fn servers(&self) -> impl Iterator<Item = &Target> {
+    pub fn servers(&self) -> impl Iterator<Item = &Target> + Clone {
         [&self.target].into_iter().chain(&self.others)
     }
 
