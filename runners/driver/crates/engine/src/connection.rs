@@ -66,7 +66,6 @@ pub struct Connection<R> {
     channel: Channel,
     batch: Batch,
     replies: R,
-    /// Replies that are still due.
     awaited: u64,
     /// The bursts that are in flight. A batch window has one.
     oldest: Burst,
@@ -74,7 +73,6 @@ pub struct Connection<R> {
     /// Bytes of the last burst: the kernel has taken `sent` of `length`.
     sent: usize,
     length: usize,
-    /// Requests that were sent since it was opened.
     used: u64,
     /// Bytes of replies, and of requests that were sent or wait for room.
     received_bytes: u64,
