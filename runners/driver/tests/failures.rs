@@ -274,7 +274,7 @@ const USAGE_ERRORS: [(&str, &str, &str); 53] = [
     ("run --mode pubsub --cluster", "are for one server", "--cluster"),
     ("run --publishers 2", "--publishers is given without its mode", "--mode pubsub"),
     ("run --protocol memcached --mode blocking", "mode blocking is given for memcached", "RESP"),
-    ("run --protocol memcached --tls", "--tls is given for memcached", "leave it out"),
+    ("run --protocol memcached --dbnum 1", "--dbnum is given for memcached", "leave it out"),
     ("run --protocol memcached -3", "-3 is given for memcached", "leave it out"),
     ("run --tracking", "--tracking is given without -3", "both"),
     ("run --prefill=yes", "--prefill cannot be 'yes'", "--prefill=force"),

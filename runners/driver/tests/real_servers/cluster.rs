@@ -79,10 +79,15 @@ fn a_server_without_a_cluster_is_told() {
 fn run_reaches_every_master() {
     let nodes = cluster();
     let port = nodes[2].port.as_str();
-    said(
-        OURS,
-        &["run", "-p", port, "--cluster", "-t", "set", "-r", "1000", "-n", "600", "-c", "6", "-P", "4"],
-    );
+    let load = "--cluster -t set -r 1000 -n 600 -c 6 -P 4 --json";
+    let words: Vec<&str> = ["run", "-p", port].into_iter().chain(load.split(' ')).collect();
+    let document: serde_json::Value = serde_json::from_str(&said(OURS, &words)).unwrap();
+    let servers = document["tests"][0]["servers"].as_array().unwrap();
+    for server in servers {
+        assert_eq!((&server["requests"], &server["connections"]), (&200.into(), &2.into()), "{server}");
+        assert!(server["keys"].is_null(), "{server}");
+    }
+    assert_eq!(servers.len(), 3);
     assert_eq!(nodes.iter().map(|node| node.calls("set")).collect::<Vec<_>>(), [200; 3]);
     said(OURS, &["run", "-p", port, "--cluster", "--mode", "churn", "-t", "incr", "-n", "90", "-c", "6"]);
     assert_eq!(nodes.iter().map(|node| node.calls("incr")).collect::<Vec<_>>(), [30; 3]);

@@ -2,121 +2,10 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::net::TcpListener;
 
-use super::machine::{Directory, OURS, await_answer, free_port, output, said};
-
-/// A server that ends with the test.
-struct Memcached {
-    child: Child,
-    /// The options that lead the driver here.
-    place: [String; 2],
-    _directory: Directory,
-}
-
-impl Memcached {
-    fn tcp(words: &[&str]) -> Memcached {
-        let port = free_port().to_string();
-        let place = ["-p".to_owned(), port.clone()];
-        Memcached::start(
-            place,
-            &[&["-l", "127.0.0.1", "-p", &port, "-U", "0"], words].concat(),
-            Directory::new(),
-        )
-    }
-
-    fn unix(words: &[&str]) -> Memcached {
-        let directory = Directory::new();
-        let socket = directory.path("socket");
-        // The server gives its rights away before it makes the socket.
-        let folder = std::path::Path::new(&socket).parent().unwrap();
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        std::fs::set_permissions(folder, open).unwrap();
-        Memcached::start(
-            ["-s".to_owned(), socket.clone()],
-            &[&["-s", &socket, "-a", "0777"], words].concat(),
-            directory,
-        )
-    }
-
-    fn start(place: [String; 2], words: &[&str], directory: Directory) -> Memcached {
-        let child = Command::new("memcached")
-            .args(["-u", "nobody", "-t", "1"])
-            .args(words)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("memcached is missing ({error}): install it for these tests"));
-        let mut server = Memcached { child, place, _directory: directory };
-        let place = server.place.clone();
-        await_answer("memcached", &mut server.child, || ask(&place, "version\r\n").is_some());
-        server
-    }
-
-    fn ask(&self, line: &str) -> Option<String> {
-        ask(&self.place, line)
-    }
-
-    fn stats(&self) -> HashMap<String, u64> {
-        let stats = self.ask("stats\r\n").unwrap();
-        let stat = |line: &str| {
-            let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
-            Some((name.to_owned(), value.trim().parse().ok()?))
-        };
-        stats.lines().filter_map(stat).collect()
-    }
-
-    fn words<'a>(&'a self, first: &'a str, words: &'a str) -> Vec<&'a str> {
-        let place = self.place.iter().map(String::as_str);
-        [first].into_iter().chain(place).chain(words.split_whitespace()).collect()
-    }
-
-    fn ours(&self, words: &str) -> String {
-        said(OURS, &self.words("memcached-benchmark", words))
-    }
-
-    fn document(&self, words: &str) -> serde_json::Value {
-        let words = format!("--protocol memcached --json {words}");
-        serde_json::from_str(&said(OURS, &self.words("run", &words))).unwrap()
-    }
-
-    fn failure(&self, first: &str, words: &str) -> String {
-        failure(&self.words(first, words), 1)
-    }
-}
-
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The one line of a run that must fail without a result.
-fn failure(words: &[&str], code: i32) -> String {
-    let output = output(OURS, words);
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{words:?} {message}");
-    assert!(output.stdout.is_empty() && message.lines().count() == 1, "{words:?} {message}");
-    message
-}
-
-fn ask([option, place]: &[String; 2], line: &str) -> Option<String> {
-    match option.as_str() {
-        "-p" => dialogue(TcpStream::connect(("127.0.0.1", place.parse().unwrap())).ok()?, line),
-        _ => dialogue(UnixStream::connect(place).ok()?, line),
-    }
-}
-
-/// All that is said before the server closes the connection.
-fn dialogue(mut stream: impl Read + Write, line: &str) -> Option<String> {
-    stream.write_all(format!("{line}quit\r\n").as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    Some(answer)
-}
+use super::machine::{Directory, OURS, output, said};
+use super::memcached_server::{Memcached, failure};
 
 const COUNTS: [&str; 13] = [
     "cmd_get",
@@ -144,7 +33,7 @@ fn counted(server: &Memcached, run: impl FnOnce()) -> HashMap<&'static str, u64>
 }
 
 /// Each test, with what 1000 requests of it and the storing of its keys (10, or one per request) do to the statistics.
-const EFFECTS: [(&str, &[(&str, u64)]); 18] = [
+const EFFECTS: [(&str, &[(&str, u64)]); 28] = [
     ("mn", &[]),
     ("version", &[]),
     ("set", &[("cmd_set", 1000)]),
@@ -163,6 +52,16 @@ const EFFECTS: [(&str, &[(&str, u64)]); 18] = [
     ("ms", &[("cmd_set", 1000)]),
     ("mg", &[("cmd_set", 10), ("cmd_get", 1000), ("get_hits", 1000)]),
     ("mg_quiet", &[("cmd_set", 10), ("cmd_get", 10_000), ("get_hits", 10_000)]),
+    ("set_noreply", &[("cmd_set", 10_000)]),
+    ("add_noreply", &[("cmd_set", 10_000)]),
+    ("replace_noreply", &[("cmd_set", 10_010)]),
+    ("append_noreply", &[("cmd_set", 10_010)]),
+    ("prepend_noreply", &[("cmd_set", 10_010)]),
+    ("cas_noreply", &[("cmd_set", 10_010), ("cas_badval", 10_000)]),
+    ("incr_noreply", &[("cmd_set", 10), ("incr_hits", 10_000)]),
+    ("decr_noreply", &[("cmd_set", 10), ("decr_hits", 10_000)]),
+    ("touch_noreply", &[("cmd_set", 10), ("touch_hits", 10_000)]),
+    ("delete_noreply", &[("cmd_set", 10_000), ("delete_hits", 10_000)]),
 ];
 
 #[test]
@@ -265,8 +164,7 @@ fn a_prefill_right_after_a_flush_works() {
 #[test]
 fn windows_mixes_and_threads_keep_their_answers_apart() {
     let server = Memcached::tcp(&["-m", "256"]);
-    let mix =
-        "mn:1+version:1+set:3+get:3+gets_10:1+mg_quiet:1+ms_quiet:1+incr:2+ma_value:1+mg_flags:1+md:1+cas:1";
+    let mix = "mn:1+version:1+set:3+get:3+gets_10:1+mg_quiet:1+ms_quiet:1+incr:2+ma_value:1+mg_flags:1+md:1+cas:1+set_noreply:1+delete_noreply:1";
     for options in ["-P 16 -c 5", "-P 7 -c 4 --threads 2 --window rolling", "-c 3 -d 5000"] {
         let words = format!("-t {mix} -r 100 -n 5000 {options}");
         let document = server.document(&words);
@@ -294,6 +192,17 @@ fn refusals_are_told() {
     );
     assert_eq!(document["tests"][1]["errors"]["count"], 10);
     assert_eq!(document["tests"][0]["errors"]["first"], "SERVER_ERROR object too large for cache");
+    // Of a store with noreply the server says nothing: its statistics do.
+    for (first, protocol) in [("memcached-benchmark", ""), ("run", "--protocol memcached")] {
+        let output =
+            output(OURS, &small.words(first, &format!("{protocol} -t set_noreply -d 1100000 -c 2 -n 5")));
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains("refused 50 stores during set_noreply without a word"), "{message}");
+        assert!(message.contains("larger items (-I)") && message.lines().count() == 1, "{message}");
+    }
+    let allowed = small.document("-t set_noreply -d 1100000 -n 5 -c 2 --allow-errors");
+    assert_eq!(allowed["tests"][0]["requests"], 5);
     let full = Memcached::tcp(&["-m", "8"]);
     let message = full.failure("run", "--protocol memcached --prefill -r 20000 -d 2000 -t get");
     assert!(
@@ -359,7 +268,7 @@ fn a_full_server_is_told() {
 #[test]
 fn wrong_words_are_told() {
     for (words, cause) in [
-        ("memcached-benchmark -a secret", "Invalid option \"-a\""),
+        ("memcached-benchmark -a secret", "without a user"),
         ("memcached-benchmark --cluster", "Invalid option \"--cluster\""),
         ("memcached-benchmark get key", "Invalid option \"get\""),
         ("memcached-benchmark -t get,lpush", "there is no test 'lpush'"),
@@ -367,10 +276,21 @@ fn wrong_words_are_told() {
         ("memcached-benchmark -d 20000000", "-d is above 16 MiB"),
         ("run --protocol binary", "--protocol cannot be 'binary'"),
         ("run --protocol memcached -t lpush", "there is no test 'lpush'"),
-        ("run --protocol memcached -a secret", "-a is given for memcached"),
+        ("run --protocol memcached -a secret", "without a user"),
+        ("run --protocol memcached --user a%20b -a secret", "--user has a blank"),
+        ("run --protocol memcached --dbnum 1", "--dbnum is given for memcached"),
+        ("run --protocol memcache_binary", "the binary one, and SASL, which is part of it, is not"),
+        ("run --protocol memcached --sasl", "SASL is part of memcached's binary protocol"),
+        (
+            "memtier-benchmark --protocol memcache_binary",
+            "the binary one, and SASL, which is part of it, is not",
+        ),
         ("run -t gets", "there is no test 'gets'"),
     ] {
-        let message = failure(&words.split(' ').collect::<Vec<_>>(), 2);
+        let message = failure(
+            &words.split(' ').map(|word| if word == "a%20b" { "a b" } else { word }).collect::<Vec<_>>(),
+            2,
+        );
         assert!(message.contains(cause), "{message}");
     }
 }

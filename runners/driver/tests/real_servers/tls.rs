@@ -2,11 +2,11 @@
 
 use super::machine::{Directory, OURS, Redis, failure, ours, output, said};
 
-struct Authority(Directory);
+pub struct Authority(Directory);
 
 impl Authority {
     /// `ca.crt`, and `server.*` and `client.*` signed by it; `other.crt` has nothing to do with them.
-    fn new() -> Authority {
+    pub fn new() -> Authority {
         let authority = Authority(Directory::new());
         authority.root("ca");
         authority.root("other");
@@ -15,7 +15,7 @@ impl Authority {
         authority
     }
 
-    fn path(&self, name: &str) -> String {
+    pub fn path(&self, name: &str) -> String {
         self.0.path(name)
     }
 

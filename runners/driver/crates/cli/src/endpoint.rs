@@ -12,6 +12,7 @@ use network::target::{self, Address, Target};
 use network::tls;
 use text::checks::require;
 use text::failure::Failure;
+use workload::protocol_name::ProtocolName;
 
 const USUAL_HOST: &str = "127.0.0.1";
 const USUAL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -134,6 +135,11 @@ impl Endpoint {
         Endpoint { place, access }
     }
 
+    /// Whether no option says where the server is.
+    pub fn has_no_place(&self) -> bool {
+        self.place == Place::default()
+    }
+
     pub fn uses_tls(&self) -> bool {
         self.access.tls || self.place.uri.as_ref().is_some_and(|uri| uri.tls)
     }
@@ -179,6 +185,20 @@ impl Endpoint {
         chosen.then(|| vec!["SELECT".to_owned(), self.database().to_string()])
     }
 
+    /// A login of memcached's text protocol is a user and a password with a blank between them.
+    fn check_login_of_memcached(&self) -> Result<(), Failure> {
+        require(
+            self.password().is_none() || self.user().is_some_and(|user| !user.is_empty()),
+            "a password is given for memcached without a user",
+            "give --user, too, as in the file of the server's -Y",
+        )?;
+        require(
+            self.user().is_none_or(|user| !user.contains(' ')),
+            "--user has a blank, with which memcached's logins end the name",
+            "give a user without one",
+        )
+    }
+
     fn address(&self, usual_port: u16) -> Result<Address, Failure> {
         let place = &self.place;
         if let Some(path) = place.socket.as_ref().filter(|path| !path.is_empty()) {
@@ -192,10 +212,15 @@ impl Endpoint {
         Ok(Address::Tcp { host: inner.unwrap_or(host).to_owned(), port })
     }
 
-    /// The server, on `usual_port` unless another was given, whose sessions begin with the commands of `greeting`.
-    pub fn target(&self, usual_port: u16, greeting: Vec<Vec<String>>) -> Result<Target, Failure> {
-        let address = self.address(usual_port)?;
+    /// The server, which speaks `protocol` and is on its usual port unless another was given; sessions begin with the commands
+    /// of `greeting`.
+    pub fn target(&self, protocol: ProtocolName, greeting: Vec<Vec<String>>) -> Result<Target, Failure> {
+        let address = self.address(protocol.port())?;
+        if protocol == ProtocolName::Memcached {
+            self.check_login_of_memcached()?;
+        }
         Ok(Target {
+            dialect: protocol.dialect(),
             mptcp: self.access.mptcp && address.has_mptcp()?,
             address,
             tls: self.uses_tls().then(|| self.access.tls_options.settings().client()).transpose()?,

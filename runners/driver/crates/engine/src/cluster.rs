@@ -119,7 +119,8 @@ fn members(seed: &Target, ranges: &[Range], roles: Roles) -> Vec<Member> {
     }
     let member = |(server, is_replica, slots): (&Server, bool, Vec<usize>)| {
         let tags: Tags = slots.into_iter().map(|slot| tags[slot]).collect();
-        let node = Node { target: Target { address: server.address(seed), ..seed.clone() }, tags };
+        let target = Target { address: server.address(seed), ..seed.clone() };
+        let node = Node { tags, ..Node::of(target) };
         let readonly = vec![READONLY.to_owned()];
         let node = if is_replica { node.greeted(&[readonly]) } else { node };
         Member { name: server.name.clone(), is_replica, node }

@@ -62,10 +62,10 @@ struct Burst {
 }
 
 pub struct Connection<R> {
+    pub node: usize,
     channel: Channel,
     batch: Batch,
     replies: R,
-    /// Replies that are still due.
     awaited: u64,
     /// The bursts that are in flight. A batch window has one.
     oldest: Burst,
@@ -73,7 +73,6 @@ pub struct Connection<R> {
     /// Bytes of the last burst: the kernel has taken `sent` of `length`.
     sent: usize,
     length: usize,
-    /// Requests that were sent since it was opened.
     used: u64,
     /// Bytes of replies, and of requests that were sent or wait for room.
     received_bytes: u64,
@@ -99,6 +98,7 @@ pub struct Connection<R> {
 impl<R: Replies> Connection<R> {
     pub fn new(channel: Channel, batch: Batch, replies: R) -> Connection<R> {
         Connection {
+            node: 0,
             channel,
             batch,
             replies,

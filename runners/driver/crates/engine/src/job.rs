@@ -21,6 +21,7 @@ use generator::keys::{KeyOrder, Keys};
 use generator::rng::Rng;
 use generator::values::ValuePool;
 use machine::counters::Counters;
+use network::dialect::Dialect;
 use network::target::remedy_of;
 use protocol::replies::{Protocol, Tally};
 use protocol::script::Script;
@@ -185,7 +186,15 @@ impl Job {
     }
 
     fn slot_keys(&self, index: usize, slot: u8) -> Keys {
-        self.keys(&self.key_order, index, self.script.numbers_per_unit(slot))
+        let (numbers, nodes) = (self.script.numbers_per_unit(slot), self.nodes.len());
+        match &self.node(index).share {
+            None => self.keys(&self.key_order, index, numbers),
+            // Connections take the nodes in turn.
+            Some(share) => {
+                let clients = (self.connections() - index % nodes).div_ceil(nodes);
+                share.keys(index / nodes, clients, numbers)
+            }
+        }
     }
 
     fn shared_keys(&self, index: usize) -> Vec<Keys> {
@@ -213,7 +222,7 @@ impl Job {
         let (test, address) = (&self.name, &self.node(index).target.address);
         match broken {
             ConnectionError::Closed => Failure::run(
-                format!("the server closed connection {index} during {test}"),
+                format!("{} closed connection {index} during {test}", self.server_name(index)),
                 "look at the server's log and its limit of clients",
             ),
             ConnectionError::ProtocolError(garbage) => Failure::run(
@@ -231,13 +240,33 @@ impl Job {
         }
     }
 
+    /// The server of connection `index`: its address, if there are several.
+    fn server_name(&self, index: usize) -> String {
+        match self.nodes.len() {
+            1 => "the server".to_owned(),
+            _ => self.node(index).target.address.to_string(),
+        }
+    }
+
     /// The failure of connection `index`, whose replies do not come.
     #[cold]
     pub fn silence_failure(&self, index: usize) -> Failure {
-        let timeout = self.node(index).target.timeout;
+        let target = &self.node(index).target;
+        let is_slow = "look at the server's log, or raise --timeout";
+        let remedy = match (target.dialect, &target.tls) {
+            (Dialect::Memcached, Some(_)) => &format!(
+                "lower -P or -d: memcached with TLS may leave batches above 16 kB unread; or {is_slow}"
+            ),
+            _ => is_slow,
+        };
         Failure::run(
-            format!("the server stopped answering {} on connection {index} for {timeout:?}", self.name),
-            "look at the server's log, or raise --timeout",
+            format!(
+                "{} stopped answering {} on connection {index} for {:?}",
+                self.server_name(index),
+                self.name,
+                target.timeout
+            ),
+            remedy,
         )
     }
 
@@ -245,6 +274,8 @@ impl Job {
     fn error_reply_failure(&self, text: &str, mark: &str) -> Failure {
         let clustered = self.is_clustered();
         let remedy = match text.split(' ').next() {
+            // What comes first on a connection is taken for a login, and refused as one.
+            Some("CLIENT_ERROR") if text.contains("authentic") => "log in with -a and --user",
             Some("MOVED" | "ASK") if clustered => {
                 "write {tag} into every key, only read with --rfr, and measure while no slots are being moved"
             }

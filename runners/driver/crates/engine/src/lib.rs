@@ -10,6 +10,7 @@ pub mod fill_source;
 pub mod histogram;
 pub mod jitter;
 pub mod job;
+pub mod ketama;
 pub mod latency;
 pub mod liveness;
 pub mod meter;

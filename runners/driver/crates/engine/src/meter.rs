@@ -43,6 +43,7 @@ pub struct Meter {
     answered_at: u64,
     /// Replies that were just received, by their commands.
     answered: Vec<u64>,
+    counts_parts: bool,
     record: Record,
 }
 
@@ -72,6 +73,7 @@ impl Meter {
             goes_on: false,
             answered_at: 0,
             answered: Vec::new(),
+            counts_parts: false,
             record: Record::default(),
         }
     }
@@ -119,6 +121,16 @@ impl Meter {
         let commands = if commands > 1 || by_client { commands } else { 0 };
         self.record.commands.resize_with(commands, CommandRecord::default);
         self.answered = vec![0; commands];
+        self.counts_parts |= commands > 0;
+        self
+    }
+
+    /// Count by node, when there are several.
+    pub fn with_nodes(mut self, nodes: usize) -> Meter {
+        if nodes > 1 {
+            self.record.nodes.resize(nodes, 0);
+            self.counts_parts = true;
+        }
         self
     }
 
@@ -180,10 +192,22 @@ impl Meter {
         Ok(())
     }
 
-    /// Whether replies must be counted by their commands, too.
+    /// Whether replies must be counted by their commands or nodes, too.
     #[inline]
+    pub fn counts_parts(&self) -> bool {
+        self.counts_parts
+    }
+
+    /// Whether they are counted by their commands.
     pub fn counts_commands(&self) -> bool {
         !self.record.commands.is_empty()
+    }
+
+    /// Count `replies` of the node of this number, after [`Meter::count`] has counted them.
+    pub fn count_node(&mut self, node: usize, replies: u64) {
+        if let Some(inside) = self.record.nodes.get_mut(node).filter(|_| self.phase == Phase::Window) {
+            *inside += replies;
+        }
     }
 
     /// Room for the replies to each command, all 0.

@@ -1,6 +1,7 @@
 //! A server that takes a part of the connections.
 
 use crate::fill_source::Tags;
+use crate::ketama::Share;
 use network::target::{Target, remedy_of};
 use protocol::reply::Reply;
 use text::failure::Failure;
@@ -11,9 +12,16 @@ pub struct Node {
     pub target: Target,
     /// Hash tags of the slots it serves; empty without a cluster.
     pub tags: Tags,
+    /// The keys that belong to it, where those of the load are spread over several servers of memcached.
+    pub share: Option<Share>,
 }
 
 impl Node {
+    /// A server that takes all keys.
+    pub fn of(target: Target) -> Node {
+        Node { target, tags: [].into(), share: None }
+    }
+
     /// The same node, whose sessions begin with more commands.
     pub fn greeted(&self, more: &[Vec<String>]) -> Node {
         let mut node = self.clone();

@@ -66,6 +66,8 @@ pub struct Record {
     pub unsent: u64,
     /// Replies inside the window.
     pub inside: Tally,
+    /// Replies inside the window by node, when there are several.
+    pub nodes: Vec<u64>,
     /// Of each command of the script, when it has several.
     pub commands: Vec<CommandRecord>,
     /// Replies to requests that were in flight when the window closed.

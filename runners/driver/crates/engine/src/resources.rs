@@ -78,6 +78,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use network::dialect::Dialect;
     use network::sources::Sources;
 
     #[test]
@@ -86,7 +87,8 @@ mod tests {
         let failure = |address: Address, sources: &str, connections: usize| {
             let sources = Sources::from_first(&Sources::parse(sources).unwrap());
             let (greeting, timeout) = (Vec::new(), Duration::ZERO);
-            let target = Target { address, tls: None, greeting, timeout, sources, mptcp: false };
+            let dialect = Dialect::Resp;
+            let target = Target { address, dialect, tls: None, greeting, timeout, sources, mptcp: false };
             require_ports(&target, connections).err().map(|failure| failure.to_string())
         };
         let tcp = Address::Tcp { host: "127.0.0.1".to_owned(), port: 1 };

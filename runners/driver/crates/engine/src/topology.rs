@@ -103,6 +103,7 @@ fn rearranged(before: &[Node], mut now: Vec<Node>) -> Vec<Node> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use network::dialect::Dialect;
     use network::sources::Sources;
     use network::target::Address;
 
@@ -110,8 +111,9 @@ mod tests {
         let address = Address::Tcp { host: "a".to_owned(), port };
         let timeout = Duration::from_secs(1);
         let (greeting, sources) = (Vec::new(), Sources::default());
-        let target = Target { address, tls: None, greeting, timeout, sources, mptcp: false };
-        Node { target, tags: [].into() }
+        let dialect = Dialect::Resp;
+        let target = Target { address, dialect, tls: None, greeting, timeout, sources, mptcp: false };
+        Node::of(target)
     }
 
     fn ports(before: &[u16], now: &[u16]) -> Vec<String> {

@@ -20,6 +20,7 @@ pub struct Total {
     pub latency: Histogram,
     pub service: Histogram,
     pub slip: Histogram,
+    pub nodes: Vec<u64>,
     pub commands: Vec<CommandRecord>,
     pub traffic: Traffic,
     pub slices: Vec<u64>,
@@ -75,6 +76,7 @@ impl Total {
         self.usage = self.usage.plus(record.usage);
         self.spun_ns += record.spun_ns;
         add_slices(&mut self.slices, &record.slices);
+        add_slices(&mut self.nodes, &record.nodes);
         add_slices(&mut self.client_ns, &differences(&record.client_ns));
         self.traffic.add(&record.traffic);
         match &mut self.losses {

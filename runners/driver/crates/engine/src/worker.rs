@@ -131,7 +131,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
     /// Open connection `index`.
     fn add(&mut self, index: usize, replies: P::Replies) -> Result<(), Failure> {
         let channel = self.open(self.connections.len(), index)?;
-        self.connections.push((index, Connection::new(channel, self.job.batch(index), replies)));
+        let mut connection = Connection::new(channel, self.job.batch(index), replies);
+        connection.node = index % self.job.nodes.len();
+        self.connections.push((index, connection));
         self.opened.push(clock::now());
         Ok(())
     }
@@ -209,6 +211,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
     fn meter(&self, span: &Span) -> Meter {
         Meter::new(*span, self.job.slice_ns, self.job.server_pid)
             .with_commands(self.job.script.commands.len(), self.job.by_client)
+            .with_nodes(self.job.nodes.len())
             .with_intervals(self.job.interval_slices)
             .with_counters(self.job.counters.clone())
             .going_on(self.job.recovery.is_some())

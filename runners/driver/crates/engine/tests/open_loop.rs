@@ -18,6 +18,7 @@ use engine::stage::Stage;
 use engine::workers;
 use generator::keys::KeyOrder;
 use generator::values::ValuePool;
+use network::dialect::Dialect;
 use network::sources::Sources;
 use network::target::Address;
 use network::target::Target;
@@ -40,6 +41,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
     let target = Target {
         sources: Sources::default(),
         address: Address::unix(server.path.to_str().unwrap()).unwrap(),
+        dialect: Dialect::Resp,
         tls: None,
         greeting: Vec::new(),
         timeout: Duration::from_secs(20),
@@ -47,7 +49,7 @@ fn job(server: &Stalling, threads: usize, pipeline: usize) -> Job {
     };
     Job {
         name: "ping".into(),
-        nodes: vec![Node { target, tags: [].into() }],
+        nodes: vec![Node::of(target)],
         script: Script::of(ping).into(),
         named_commands: Vec::new(),
         clients: CLIENTS,

@@ -121,10 +121,20 @@ impl Skew {
 /// The key numbers of one connection.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Keys {
-    Uniform { keyspace: u64 },
-    Part { next: u64, part: Range<u64> },
+    Uniform {
+        keyspace: u64,
+    },
+    Part {
+        next: u64,
+        part: Range<u64>,
+    },
     Turns(Turns),
     Skewed(Arc<Skew>),
+    /// Those of a list, by the places that other keys name.
+    Among {
+        places: Box<Keys>,
+        numbers: Arc<[u32]>,
+    },
 }
 
 impl Keys {
@@ -142,6 +152,11 @@ impl Keys {
             KeyOrder::Sequential => Keys::Turns(Turns::new(keyspace, index, clients, numbers.max(1))),
             KeyOrder::Skewed(skew) => Keys::Skewed(skew.clone()),
         }
+    }
+
+    /// The keys of these `numbers`, in which these are the places.
+    pub fn among(self, numbers: Arc<[u32]>) -> Keys {
+        Keys::Among { places: self.into(), numbers }
     }
 
     #[inline(always)]
@@ -163,6 +178,7 @@ impl Keys {
             }
             Keys::Turns(turns) => turns.next(),
             Keys::Skewed(skew) => skew.draw(rng),
+            Keys::Among { places, numbers } => u64::from(numbers[places.next(rng) as usize]),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::machines::MachineFile;
 use crate::overlap::Overlap;
 use engine::histogram::Histogram;
 use engine::latency::LatencyUs;
-use report::result::{CommandResult, Errors, Open, SlipUs, TestResult};
+use report::result::{CommandResult, Errors, Open, ServerResult, SlipUs, TestResult};
 use report::steps::StepResult;
 use report::usage::{ClientCpu, ServerCpu, Slices};
 use text::failure::Failure;
@@ -52,6 +52,7 @@ pub fn test(machines: &[MachineFile], overlap: &Overlap) -> Result<TestResult, F
         server: tests.iter().find_map(|test| test.server.clone()),
         server_events: tests.iter().find_map(|test| test.server_events.clone()),
         slices: slices(&tests, overlap),
+        servers: servers(&tests),
         steps: steps(machines)?,
         recovery: None,
         flags: flags(&tests),
@@ -65,6 +66,21 @@ pub fn test(machines: &[MachineFile], overlap: &Overlap) -> Result<TestResult, F
         clients: Vec::new(),
         cut: None,
     })
+}
+
+/// What all machines had of each server.
+fn servers(tests: &[&TestResult]) -> Vec<ServerResult> {
+    let mut servers: Vec<ServerResult> = Vec::new();
+    for more in tests.iter().flat_map(|test| &test.servers) {
+        match servers.iter_mut().find(|server| server.address == more.address) {
+            Some(server) => {
+                server.connections += more.connections;
+                server.requests += more.requests;
+            }
+            None => servers.push(more.clone()),
+        }
+    }
+    servers
 }
 
 fn sum(tests: &[&TestResult], count: impl Fn(&TestResult) -> u64) -> u64 {

@@ -3,6 +3,7 @@
 pub mod certificate;
 pub mod channel;
 pub mod ciphers;
+pub mod dialect;
 pub mod dialogue;
 pub mod memcached;
 pub mod opening;

@@ -6,13 +6,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 use crate::channel::{Channel, Tls};
+use crate::dialect::Answers;
 use crate::target::Target;
 use machine::clock;
 use machine::socket::Interest;
-use protocol::expectation::Expectation;
-use protocol::replies::{Replies, Tally};
-use protocol::resp;
-use protocol::skipper::Skipper;
+use protocol::replies::Tally;
 use text::failure::Failure;
 
 /// When each part of opening ended, monotonic ns. A part with nothing to do ends with the part before it.
@@ -43,7 +41,8 @@ pub struct Opening {
     answered: usize,
     request: Vec<u8>,
     sent: usize,
-    replies: Skipper,
+    /// Takes the answer to the request, once there is one.
+    answers: Option<Answers>,
 }
 
 impl Opening {
@@ -63,7 +62,7 @@ impl Opening {
             answered: 0,
             request: Vec::new(),
             sent: 0,
-            replies: Skipper::any(),
+            answers: None,
         };
         opening.advance(target)?;
         Ok(opening)
@@ -174,7 +173,7 @@ impl Opening {
 
     fn greet(&mut self, target: &Target) -> Result<bool, Failure> {
         while let Some(words) = target.greeting.get(self.answered) {
-            let answer = self.exchange(words);
+            let answer = self.exchange(target, words);
             let Some(tally) = answer.map_err(|error| target.unanswered(words, &error))? else {
                 return Ok(false);
             };
@@ -188,10 +187,10 @@ impl Opening {
     }
 
     /// Send `words` and read the answer; none while it is incomplete.
-    fn exchange(&mut self, words: &[String]) -> io::Result<Option<Tally>> {
+    fn exchange(&mut self, target: &Target, words: &[String]) -> io::Result<Option<Tally>> {
         if self.request.is_empty() {
-            self.request = resp::command(words);
-            self.replies = Skipper::new(Expectation::to(words, 0));
+            self.request = target.dialect.request(words);
+            self.answers = Some(target.dialect.answers(words));
             self.sent = 0;
         }
         while self.sent < self.request.len() || self.channel.holds_back() {
@@ -205,21 +204,24 @@ impl Opening {
         while tally.replies == 0 {
             match unless_blocked(self.channel.recv(&mut chunk))? {
                 Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Some(received) => self
-                    .replies
-                    .skip(&chunk[..received], &mut tally)
-                    .map_err(|garbage| io::Error::new(io::ErrorKind::InvalidData, garbage.0))?,
+                Some(received) => self.take_answer(&chunk[..received], &mut tally)?,
                 None => return Ok(None),
             }
         }
         Ok(Some(tally))
     }
 
+    fn take_answer(&mut self, bytes: &[u8], tally: &mut Tally) -> io::Result<()> {
+        let Some(answers) = &mut self.answers else { return Ok(()) };
+        let taken = answers.skip(bytes, tally);
+        taken.map_err(|garbage| io::Error::new(io::ErrorKind::InvalidData, garbage.0))
+    }
+
     /// The error that a server sent before it closed the connection, if any.
     fn last_error(&mut self) -> Option<Tally> {
         let (mut tally, mut chunk) = (Tally::default(), [0; 4096]);
         let received = self.channel.recv(&mut chunk).ok()?;
-        self.replies.skip(&chunk[..received], &mut tally).ok()?;
+        self.take_answer(&chunk[..received], &mut tally).ok()?;
         (tally.errors > 0).then_some(tally)
     }
 }
@@ -255,6 +257,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::dialect::Dialect;
     use crate::sources::Sources;
     use crate::target::Address;
 
@@ -262,7 +265,8 @@ mod tests {
     fn a_socket_is_of_multipath_tcp_if_that_is_asked() {
         let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: 1 };
         let (greeting, timeout, sources) = (Vec::new(), Duration::ZERO, Sources::default());
-        let target = Target { address, tls: None, greeting, timeout, sources, mptcp: false };
+        let dialect = Dialect::Resp;
+        let target = Target { address, dialect, tls: None, greeting, timeout, sources, mptcp: false };
         let peer = &target.peers().unwrap()[0];
         let protocol = |mptcp| {
             let socket = stream(peer, &Target { mptcp, ..target.clone() });

@@ -6,6 +6,7 @@ use std::{fmt, io};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use crate::dialect::Dialect;
 use crate::sources::Sources;
 use crate::tls;
 use text::checks::require;
@@ -86,6 +87,7 @@ impl fmt::Display for Address {
 #[derive(Debug, Clone)]
 pub struct Target {
     pub address: Address,
+    pub dialect: Dialect,
     pub tls: Option<tls::Client>,
     /// Commands that open a session, each answered before the next is sent: AUTH, SELECT, HELLO ...
     pub greeting: Vec<Vec<String>>,
@@ -155,27 +157,34 @@ impl Target {
 
     /// The failure of a greeting's command that was answered with the error `text`.
     pub fn refused(&self, words: &[String], text: &str) -> Failure {
-        // Errors about unknown commands repeat their words.
-        let secrets = words.iter().skip(1).filter(|word| words[0] == "AUTH" && !word.is_empty());
-        let text = secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN));
+        let text = without_login(words, text);
         let (command, remedy) = match words[0].as_str() {
             "AUTH" => ("the login".to_owned(), "correct -a and --user"),
             _ => (words.join(" "), "leave it out, or log in with -a, or use a server that knows it"),
         };
-        Failure::run(format!("the server refused {command}: -{text}"), remedy_of(&text, remedy))
+        let mark = self.dialect.error_mark();
+        Failure::run(format!("the server refused {command}: {mark}{text}"), remedy_of(&text, remedy))
     }
 
     /// The failure of a command whose answer did not come because of `error`.
     pub fn unanswered<W: AsRef<[u8]>>(&self, words: &[W], error: &io::Error) -> Failure {
-        let command = String::from_utf8_lossy(words[0].as_ref());
+        let texts: Vec<_> =
+            words.iter().map(|word| String::from_utf8_lossy(word.as_ref()).into_owned()).collect();
+        let command = &texts[0];
         let cause = match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 format!("no answer to {command} within {:?}", self.timeout)
             }
-            _ => format!("no answer to {command} ({error})"),
+            _ => format!("no answer to {command} ({})", without_login(&texts, &error.to_string())),
         };
-        Failure::run(cause, format!("check that {} speaks RESP", self.address))
+        Failure::run(cause, format!("check that {} speaks {}", self.address, self.dialect.name()))
     }
+}
+
+/// What a server says, without the login `words` that it may repeat.
+fn without_login(words: &[String], text: &str) -> String {
+    let secrets = words.iter().skip(1).filter(|word| words[0] == "AUTH" && !word.is_empty());
+    secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN))
 }
 
 /// The remedy of the server error `text`: that of a refused connection, or `otherwise`.

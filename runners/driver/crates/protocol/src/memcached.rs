@@ -76,6 +76,11 @@ impl Memcached {
         Memcached { answers: answers.into(), order }
     }
 
+    /// Of one command, whose `answer` is this.
+    pub fn of_one(answer: Answer) -> Memcached {
+        Memcached { answers: [answer].into(), order: CommandOrder::new(&[0]) }
+    }
+
     /// The skipper of a connection that enters the script's order at `place`.
     pub fn skipper(&self, place: usize) -> Skipper {
         Skipper {
@@ -224,7 +229,7 @@ impl Skipper {
         let text = String::from_utf8_lossy(&text[..text.len().min(ERROR_TEXT)]).into_owned();
         tally.first_error.get_or_insert_with(|| text.clone());
         self.error.get_or_insert(text);
-        if self.answer().kind != Kind::Quiet {
+        if !matches!(self.answer().kind, Kind::Quiet | Kind::Silent) {
             self.end_reply(tally);
         }
     }

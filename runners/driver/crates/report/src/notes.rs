@@ -1,7 +1,7 @@
 //! What the table says of a test besides its line: facts of its mode.
 
 use crate::recovery::Recovery;
-use crate::result::{CommandResult, Open, ProbeResult, TestResult};
+use crate::result::{CommandResult, Open, ProbeResult, ServerResult, TestResult};
 use crate::search::{Search, Step};
 use crate::steps::StepResult;
 use engine::latency::LatencyUs;
@@ -18,6 +18,7 @@ pub fn of(test: &TestResult) -> Vec<String> {
         notes.extend(schedule(open, service));
     }
     notes.extend(test.steps.iter().map(StepResult::note));
+    notes.extend(test.servers.iter().map(server));
     notes.extend(test.commands.iter().map(command));
     notes.extend(test.probe.iter().map(probe));
     notes.extend(test.search.iter().flat_map(search));
@@ -30,6 +31,11 @@ pub fn of(test: &TestResult) -> Vec<String> {
         notes.push(format!("{} push messages", test.pushes));
     }
     notes
+}
+
+fn server(server: &ServerResult) -> String {
+    let keys = server.keys.map_or(String::new(), |keys| format!(", {keys} keys"));
+    format!("{}: {} requests, {} connections{keys}", server.address, server.requests, server.connections)
 }
 
 fn depth(depth: u64) -> String {

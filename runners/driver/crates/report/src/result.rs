@@ -19,6 +19,7 @@ use engine::client_log::ClientLog;
 use engine::histogram::{Gain, Histogram};
 use engine::job::{Job, NamedCommand};
 use engine::latency::LatencyUs;
+use engine::node::Node;
 use engine::outcome::{Cut, Outcome};
 use engine::probe::Probe;
 use engine::record::{CommandRecord, Record, Traffic, merge_gains};
@@ -64,6 +65,9 @@ pub struct TestResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_events: Option<ServerEvents>,
     pub slices: Slices,
+    /// Of each node of a cluster, or of each of several servers; left out of one server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerResult>,
     /// Of the parts of a window over which the rate changed; left out of others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepResult>,
@@ -133,6 +137,17 @@ pub struct CommandResult {
     pub intervals: Vec<Gain>,
 }
 
+/// What one of several servers had of the load.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ServerResult {
+    pub address: String,
+    pub connections: usize,
+    /// How many of the keys belong to it, if they are spread by ketama.
+    pub keys: Option<u64>,
+    /// Replies in the window.
+    pub requests: u64,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ProbeResult {
     pub clients: usize,
@@ -181,6 +196,7 @@ impl TestResult {
             server_events: job.counters.as_deref().map(|counters| ServerEvents::of(counters, &total.counted)),
             flags: flags::of(&total, job, outcome),
             slices: Slices::of(&total, job),
+            servers: servers(job, &total),
             steps: Vec::new(),
             recovery: job
                 .recovery
@@ -221,6 +237,18 @@ fn hits_and_misses(job: &Job, total: &Total) -> (u64, u64) {
         }
         _ => (inside.hits, inside.misses),
     }
+}
+
+/// What each node of `job` had of the load.
+fn servers(job: &Job, total: &Total) -> Vec<ServerResult> {
+    let nodes = job.nodes.iter().zip(&total.nodes).enumerate();
+    let server = |(at, (node, requests)): (usize, (&Node, &u64))| ServerResult {
+        address: node.target.address.to_string(),
+        connections: job.own_clients.clone().filter(|index| index % job.nodes.len() == at).count(),
+        keys: node.share.as_ref().map(|share| share.numbers.len() as u64),
+        requests: *requests,
+    };
+    nodes.map(server).collect()
 }
 
 /// The time in the calendar at `moment`, monotonic ns, to the microsecond.

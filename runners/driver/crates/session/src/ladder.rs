@@ -34,7 +34,10 @@ pub struct LadderRun<'a> {
 /// Run `ladder`. A rung that fails says so on stderr and in the document; the run fails when none succeeds.
 pub fn run(ladder: &LadderRun) -> Result<LadderDocument, Failure> {
     if ladder.fresh_server.is_none() {
-        ladder.plan.target.open_connection()?;
+        if ladder.plan.protocol == ProtocolName::Memcached {
+            ladder.plan.servers().try_for_each(memcached::require_logins)?;
+        }
+        ladder.plan.servers().try_for_each(|server| server.open_connection().map(drop))?;
         require_empty_server(ladder.plan)?;
     }
     let environment = Environment::read();
@@ -65,7 +68,7 @@ pub fn run(ladder: &LadderRun) -> Result<LadderDocument, Failure> {
         driver: driver(&whole, digest),
         target: TargetName {
             protocol: whole.protocol.name().into(),
-            address: ladder.fresh_server.map_or(whole.target.address.to_string(), str::to_owned),
+            address: ladder.fresh_server.map_or_else(|| whole.address(), str::to_owned),
         },
         started_at,
         environment,
@@ -141,7 +144,7 @@ impl LadderRun<'_> {
 fn empty(plan: &Plan) -> Result<(), Failure> {
     match plan.protocol {
         _ if !needs_empty_server(plan) => Ok(()),
-        ProtocolName::Memcached => memcached::flush(&plan.target),
+        ProtocolName::Memcached => plan.servers().try_for_each(memcached::flush),
         ProtocolName::Resp => match plan.target.query(&["FLUSHDB"])? {
             Reply::Error(text) => Err(Failure::run(
                 format!("the server refused FLUSHDB, with which a prefilled rung begins: -{text}"),

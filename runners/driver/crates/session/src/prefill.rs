@@ -47,7 +47,7 @@ pub fn needs_empty_server(plan: &Plan) -> bool {
 pub fn count_keys(plan: &Plan, expected: u64) -> Result<u64, Failure> {
     match plan.protocol {
         ProtocolName::Resp => plan.target.count_keys(plan.database),
-        ProtocolName::Memcached => memcached::count_living(&plan.target, expected),
+        ProtocolName::Memcached => memcached::count_living(plan.servers(), expected),
     }
 }
 
@@ -74,7 +74,7 @@ impl Session<'_> {
             ProtocolName::Resp => {
                 phase.fillings().into_values().map(|workload| self.filling(phase, workload)).collect()
             }
-            ProtocolName::Memcached => self.filling_memcached(phase, Needs::Keys).into_iter().collect(),
+            ProtocolName::Memcached => self.fillings_memcached(phase, Needs::Keys),
         }
     }
 

@@ -10,6 +10,8 @@ use engine::progress::Watcher;
 use engine::stage::Stage;
 use engine::{resources, server_process};
 use machine::environment::Environment;
+use network::memcached::Refusals;
+use network::target::Target;
 use report::document::{self, CutShort, Document, Driver, TargetName};
 use report::hdr_log::HdrLog;
 use report::result::TestResult;
@@ -58,10 +60,7 @@ pub fn run_watched(plan: &Plan, watcher: Watcher) -> Result<Document, Failure> {
     Ok(Document {
         schema: document::SCHEMA.into(),
         driver: driver(plan, digest),
-        target: TargetName {
-            protocol: plan.protocol.name().into(),
-            address: plan.target.address.to_string(),
-        },
+        target: TargetName { protocol: plan.protocol.name().into(), address: plan.address() },
         started_at,
         part: plan.part,
         joined: None,
@@ -113,13 +112,28 @@ impl Session<'_> {
         tests: &mut Vec<TestResult>,
     ) -> Result<(), Failure> {
         let filled = (phase.prefill && self.plan.fills()).then(|| self.prefill(phase)).transpose()?;
+        let refusals = self.refusals(phase)?;
         let mut results = self.measure(phase)?;
         results.iter_mut().for_each(|result| result.prefill = filled.clone());
         let is_cut = results.iter().any(|result| result.cut.is_some());
         let checked = if is_cut { Ok(()) } else { self.check_expectations(phase, &mut results) };
+        let refused = match refusals {
+            Some(refusals) if !is_cut => refusals.check(self.targets(), &phase.name),
+            _ => Ok(()),
+        };
         let logged = log.map_or(Ok(()), |log| results.iter().try_for_each(|result| log.append(result)));
         tests.extend(results);
-        checked.and(logged)
+        checked.and(refused).and(logged)
+    }
+
+    /// What the servers have refused so far, if they may refuse more without a word and that ends the run.
+    fn refusals(&self, phase: &Phase) -> Result<Option<Refusals>, Failure> {
+        let asked = phase.workload.stores_silently() && !self.plan.allow_errors;
+        asked.then(|| Refusals::before(self.targets())).transpose()
+    }
+
+    fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.nodes.iter().map(|node| &node.target)
     }
 
     /// Measure one phase.

@@ -6,19 +6,23 @@ use std::sync::Arc;
 
 use engine::cluster;
 use engine::job::Job;
+use engine::ketama::{Continuum, Share};
 use engine::node::Node;
 use engine::progress::{Progress, Watcher};
 use engine::scoreboard::{Scoreboard, Scoreboards};
-use generator::keys::KeyOrder;
+use generator::keys::{Distribution, KeyOrder};
 use generator::values::ValuePool;
 use machine::clock;
 use machine::counters::Counters;
+use network::memcached;
+use network::target::Address;
 use report::progress_line::ProgressLine;
 use text::failure::Failure;
 use workload::filling::Filling;
 use workload::memcached::suite::Needs;
-use workload::phase::{Length, Phase};
+use workload::phase::Phase;
 use workload::plan::Plan;
+use workload::protocol_name::ProtocolName;
 use workload::traffic::Traffic;
 
 /// What all phases of a run share.
@@ -33,6 +37,8 @@ pub struct Session<'a> {
     pub filled: RefCell<BTreeMap<Vec<u8>, u64>>,
     /// How many counters of memcached are stored, which tests count on and never take away.
     stored_counters: Cell<u64>,
+    /// The keys of several servers.
+    spread_keys: RefCell<SpreadKeys>,
     /// Sees the progress of loads, besides the terminal.
     watcher: RefCell<Option<Watcher<'a>>>,
     /// Where loads publish their progress for views, if there are any.
@@ -44,17 +50,23 @@ impl<'a> Session<'a> {
     pub fn new(plan: &'a Plan) -> Result<Session<'a>, Failure> {
         let largest = plan.phases.iter().map(|phase| phase.values.largest()).max().unwrap_or(0);
         let counted = plan.server_pid.filter(|_| !plan.server_events.is_empty());
-        Ok(Session {
+        let nodes = nodes(plan)?;
+        if plan.protocol == ProtocolName::Memcached {
+            nodes.iter().try_for_each(|node| memcached::require_logins(&node.target))?;
+        }
+        let session = Session {
             plan,
-            nodes: nodes(plan)?,
+            nodes,
             values: ValuePool::new(plan.seed, largest),
             keyed: plan.phases.iter().any(|phase| phase.verify > 0.0),
             counters: counted.map(|pid| Arc::new(Counters::of(pid, &plan.server_events))),
             filled: RefCell::default(),
             stored_counters: Cell::default(),
+            spread_keys: RefCell::default(),
             watcher: RefCell::default(),
             scoreboards: None,
-        })
+        };
+        session.check_shares().map(|()| session)
     }
 
     /// The same, with a `watcher` that sees the progress of its loads.
@@ -92,6 +104,9 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Of keys with this begin, so many of them, the numbers of each server.
+type SpreadKeys = BTreeMap<(Vec<u8>, u64), Vec<Arc<[u32]>>>;
+
 /// The servers that share the load.
 fn nodes(plan: &Plan) -> Result<Vec<Node>, Failure> {
     match plan.cluster {
@@ -99,18 +114,65 @@ fn nodes(plan: &Plan) -> Result<Vec<Node>, Failure> {
             let masters = cluster::nodes(&plan.target, cluster::Roles::Masters)?;
             Ok(masters.into_iter().map(|master| master.node).collect())
         }
-        false => Ok(vec![Node { target: plan.target.clone(), tags: [].into() }]),
+        false => Ok(plan.servers().cloned().map(Node::of).collect()),
     }
 }
 
 impl Session<'_> {
-    /// What stores the keys that `needs` names, if it names some.
-    pub fn filling_memcached(&self, phase: &Phase, needs: Needs) -> Option<Filling> {
-        let keys = match (needs, phase.length) {
-            (Needs::KeyPerRequest, Length::Requests(requests)) => requests,
-            _ => phase.keys.count,
+    /// What stores the keys that `needs` names on each server, if it names some.
+    pub fn fillings_memcached(&self, phase: &Phase, needs: Needs) -> Vec<Filling> {
+        let keys = needs.numbers(phase.length.requests(), phase.keys.count);
+        let (traffic, places) = (self.traffic(phase), phase.places(false));
+        let head = needs.filler().and_then(|test| test.key_name(&places).head());
+        let filling = |node: Node| {
+            let keys = node.share.as_ref().map_or(keys, |share| share.numbers.len() as u64);
+            let job = Job { nodes: vec![node], ..self.job(phase, &traffic) };
+            Filling::of_memcached(job, needs, keys, &places).filter(|_| keys > 0)
         };
-        Filling::of_memcached(self.job(phase, &self.traffic(phase)), needs, keys, &phase.places(false))
+        self.spread(self.nodes.clone(), head, keys, Distribution::Parts)
+            .into_iter()
+            .filter_map(filling)
+            .collect()
+    }
+
+    /// The `nodes`, each with its share of so many `keys` that begin with `head`, if there are several; without keys as they
+    /// are.
+    fn spread(&self, nodes: Vec<Node>, head: Option<Vec<u8>>, keys: u64, order: Distribution) -> Vec<Node> {
+        let Some(head) = head.filter(|_| !self.plan.others.is_empty()) else { return nodes };
+        let mut spread_keys = self.spread_keys.borrow_mut();
+        let numbers = spread_keys.entry((head.clone(), keys)).or_insert_with(|| {
+            let addresses: Vec<Address> = nodes.iter().map(|node| node.target.address.clone()).collect();
+            // The plan has refused more keys than that.
+            let keys = u32::try_from(keys).unwrap_or(u32::MAX);
+            Continuum::new(&addresses).numbers(addresses.len(), &head, keys)
+        });
+        let shared = |(node, numbers): (Node, &Arc<[u32]>)| {
+            let order = KeyOrder::of(order, (numbers.len() as u64).max(1));
+            Node { share: Some(Share { numbers: numbers.clone(), order }), ..node }
+        };
+        nodes.into_iter().zip(numbers.iter()).map(shared).collect()
+    }
+
+    /// The servers with their shares of the keys that `phase` asks for.
+    fn nodes_of(&self, phase: &Phase) -> Vec<Node> {
+        let head = phase.workload.key_head(&phase.places(false)).ok().flatten();
+        let nodes = self.nodes.iter().map(|node| node.greeted(&phase.greeting())).collect();
+        self.spread(nodes, head, phase.keys.count, phase.keys.distribution)
+    }
+
+    /// A failure when one of several servers has none of the keys of a phase.
+    fn check_shares(&self) -> Result<(), Failure> {
+        for phase in self.plan.phases.iter().filter(|_| !self.plan.others.is_empty()) {
+            let has_none = |node: &Node| node.share.as_ref().is_some_and(|share| share.numbers.is_empty());
+            if let Some(node) = self.nodes_of(phase).iter().find(|node| has_none(node)) {
+                let keys = phase.keys.count;
+                return Err(Failure::usage(
+                    format!("none of the {keys} keys of {} belongs to {}", phase.name, node.target.address),
+                    "raise -r",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// What stores the keys without which the tests of `phase` have nothing to do, unless an earlier phase or another machine does.
@@ -124,7 +186,7 @@ impl Session<'_> {
             *needs != Needs::Counters || self.stored_counters.replace(stored.max(keys)) < keys
         };
         let missing = phase.workload.needs().into_iter().filter(is_missing);
-        missing.filter_map(|needs| self.filling_memcached(phase, needs)).collect()
+        missing.flat_map(|needs| self.fillings_memcached(phase, needs)).collect()
     }
 
     /// What `phase` sends, once the server holds the keys that it needs.
@@ -148,7 +210,7 @@ impl Session<'_> {
     pub fn job(&self, phase: &Phase, traffic: &Traffic) -> Job {
         Job {
             name: phase.name.clone(),
-            nodes: self.nodes.iter().map(|node| node.greeted(&phase.greeting())).collect(),
+            nodes: self.nodes_of(phase),
             script: traffic.script().clone().into(),
             named_commands: phase.workload.named_commands(),
             clients: phase.clients,

@@ -82,6 +82,16 @@ pub enum Length {
     Requests(u64),
 }
 
+impl Length {
+    /// The number of requests, if it is one.
+    pub fn requests(self) -> Option<u64> {
+        match self {
+            Length::Lasting(_) => None,
+            Length::Requests(requests) => Some(requests),
+        }
+    }
+}
+
 /// Keys 0 to `count` - 1, and how often each is asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KeySpace {

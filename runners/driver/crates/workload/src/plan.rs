@@ -10,11 +10,13 @@ use crate::protocol_name::ProtocolName;
 use engine::part::Part;
 use engine::recovery::Recovery;
 use engine::steadiness::FEWEST_SLICES;
-use network::target::Target;
+use network::target::{Address, Target};
 use text::checks::require;
 use text::failure::Failure;
 use text::units::{NS_PER_MS, ns};
 
+/// Of which server each is, is kept in memory.
+const MOST_SPREAD_KEYS: u64 = 1 << 28;
 /// A start is at most so far ahead.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
@@ -24,6 +26,8 @@ pub struct Plan {
     pub argv: Vec<String>,
     pub protocol: ProtocolName,
     pub target: Target,
+    /// More servers of memcached, over which the keys are spread with the target; of one kind with it but for their addresses.
+    pub others: Vec<Target>,
     /// The database whose keys are counted.
     pub database: u32,
     /// Whether the target is one node of a cluster, all of whose masters take a part of the load.
@@ -79,6 +83,7 @@ impl Plan {
         let threads = self.most_threads();
         self.check_start()?;
         self.check_part()?;
+        self.check_servers()?;
         require(
             !self.has_views() || self.phases.iter().all(|phase| phase.mode.sends()),
             "--live or --prometheus is given for a mode that only opens connections, waits or plays a recording",
@@ -143,6 +148,50 @@ impl Plan {
             "give its id with --server-pid",
         )?;
         require(pid_ok, "--server-pid is not a process id", "give the pid of the server")
+    }
+
+    /// All servers: one, or those over which the keys are spread.
+    pub fn servers(&self) -> impl Iterator<Item = &Target> + Clone {
+        [&self.target].into_iter().chain(&self.others)
+    }
+
+    /// The addresses of all servers.
+    pub fn address(&self) -> String {
+        self.servers().map(|server| server.address.to_string()).collect::<Vec<_>>().join(",")
+    }
+
+    /// What several servers of memcached cannot share.
+    fn check_servers(&self) -> Result<(), Failure> {
+        if self.others.is_empty() {
+            return Ok(());
+        }
+        let servers = self.others.len() + 1;
+        require(self.protocol == ProtocolName::Memcached, "--servers is given for RESP", "give --cluster")?;
+        let addresses: Vec<&Address> = self.servers().map(|server| &server.address).collect();
+        if let Some((_, twice)) =
+            addresses.iter().enumerate().find(|(at, address)| addresses[..*at].contains(address))
+        {
+            return Err(Failure::usage(format!("--servers names {twice} twice"), "name each server once"));
+        }
+        for phase in &self.phases {
+            require(
+                matches!(phase.mode, Mode::Idle | Mode::Churn) || phase.mode.sends(),
+                "--servers is given for a recording",
+                "give one server, with -h and -p",
+            )?;
+            require(
+                self.own_clients(phase.clients).len() >= servers,
+                &format!("there are fewer connections than the {servers} servers"),
+                "raise -c",
+            )?;
+            require(
+                phase.keys.count <= MOST_SPREAD_KEYS,
+                &format!("-r is above {MOST_SPREAD_KEYS}, which is too many to spread over servers"),
+                "lower it: each takes 4 bytes here",
+            )?;
+            phase.workload.key_head(&phase.places(false))?;
+        }
+        Ok(())
     }
 
     /// Whether somebody looks at the load while it runs.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use network::dialect::Dialect;
+
 /// The protocol that the server speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -18,6 +20,14 @@ impl ProtocolName {
         match self {
             ProtocolName::Resp => "resp",
             ProtocolName::Memcached => "memcached",
+        }
+    }
+
+    /// In which sessions begin.
+    pub fn dialect(self) -> Dialect {
+        match self {
+            ProtocolName::Resp => Dialect::Resp,
+            ProtocolName::Memcached => Dialect::Memcached,
         }
     }
 

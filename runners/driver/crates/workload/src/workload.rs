@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use crate::memcached::load::Load;
-use crate::memcached::suite::{self, Needs};
+use crate::memcached::suite::{self, KeyName, Needs};
 use crate::order::Order;
 use crate::protocol_name::ProtocolName;
 use crate::source::{Origin, READING, Source, Test, resp_source};
 use crate::traffic::Traffic;
 use engine::job::NamedCommand;
 use protocol::template::Placeholders;
+use text::checks::require;
 use text::failure::Failure;
 
 /// What is sent: one command, several with weights that are mixed, or a sequence.
@@ -171,6 +172,39 @@ impl Workload {
         match &self.parts {
             Parts::Resp(_) => self.reading().contains(&true),
             Parts::Memcached(items) => items.iter().any(|item| item.source.keys > 0),
+        }
+    }
+
+    /// How the keys of its memcached tests begin, before their numbers; none without keys. A usage failure when several servers
+    /// cannot share them.
+    pub fn key_head(&self, places: &Placeholders) -> Result<Option<Vec<u8>>, Failure> {
+        let Parts::Memcached(items) = &self.parts else { return Ok(None) };
+        let mut heads: Vec<Vec<u8>> = Vec::new();
+        for item in items {
+            let name = item.source.key_name(places);
+            require(
+                name != KeyName::Other,
+                &format!("the keys of {} cannot be spread over several servers", item.name),
+                "leave it out, or give one server: only keys that are a name and a number of -r can",
+            )?;
+            heads.extend(name.head().filter(|head| !heads.contains(head)));
+        }
+        require(
+            heads.len() <= 1,
+            &format!(
+                "{} has keys of several kinds, which cannot be spread over several servers",
+                self.text()
+            ),
+            "measure its tests one after the other",
+        )?;
+        Ok(heads.pop())
+    }
+
+    /// Whether a server may refuse some of its stores without a word.
+    pub fn stores_silently(&self) -> bool {
+        match &self.parts {
+            Parts::Resp(_) => false,
+            Parts::Memcached(items) => items.iter().any(|item| item.source.is_silent()),
         }
     }
 

@@ -29,7 +29,7 @@ const DEFAULTS: [(&str, &str); 20] = [
     ("MA", "ma counter:000000000000\r\n"),
 ];
 
-const EXTRAS: [(&str, &str); 17] = [
+const EXTRAS: [(&str, &str); 27] = [
     ("get_10", "get{10* key:000000000000}\r\n"),
     ("get_100", "get{100* key:000000000000}\r\n"),
     ("gets", "gets key:000000000000\r\n"),
@@ -47,14 +47,25 @@ const EXTRAS: [(&str, &str); 17] = [
     ("mg_touch", "mg key:000000000000 T3600\r\n"),
     ("ma_value", "ma counter:000000000000 v\r\n"),
     ("ping", "mn\r\n"),
+    ("set_noreply", "{10*set key:000000000000 0 0 3 noreply\r\nVXK\r\n}mn\r\n"),
+    ("add_noreply", "{10*add new#:000000000000 0 0 3 noreply\r\nVXK\r\n}mn\r\n"),
+    ("replace_noreply", "{10*replace key:000000000000 0 0 3 noreply\r\nVXK\r\n}mn\r\n"),
+    ("append_noreply", "{10*append key:000000000000 0 0 0 noreply\r\n\r\n}mn\r\n"),
+    ("prepend_noreply", "{10*prepend key:000000000000 0 0 0 noreply\r\n\r\n}mn\r\n"),
+    ("cas_noreply", "{10*cas key:000000000000 0 0 3 0 noreply\r\nVXK\r\n}mn\r\n"),
+    ("incr_noreply", "{10*incr counter:000000000000 1 noreply\r\n}mn\r\n"),
+    ("decr_noreply", "{10*decr counter:000000000000 1 noreply\r\n}mn\r\n"),
+    ("touch_noreply", "{10*touch key:000000000000 3600 noreply\r\n}mn\r\n"),
+    ("delete_noreply", "{10*delete doomed#:000000000000 noreply\r\n}mn\r\n"),
 ];
 
-/// `{10*text}` is ten times text.
+/// `{10*text}` is ten times text, in which `#` counts them.
 fn expanded(text: &str) -> String {
     let Some((head, rest)) = text.split_once('{') else { return text.to_owned() };
     let (count, rest) = rest.split_once('*').unwrap();
     let (each, tail) = rest.split_once('}').unwrap();
-    head.to_owned() + &each.repeat(count.parse().unwrap()) + tail
+    let each = (0..count.parse().unwrap()).map(|at: u64| each.replace('#', &at.to_string()));
+    head.to_owned() + &each.collect::<String>() + tail
 }
 
 fn places() -> Placeholders {

@@ -71,7 +71,7 @@ fn items_of_quiet_mg(values: Values) -> Reply {
 fn reply(kind: Kind, keys: u64) -> BoxedStrategy<Reply> {
     let error = prop::sample::select(vec!["ERROR", "CLIENT_ERROR bad", "SERVER_ERROR out of memory"]);
     let error = error.prop_map(move |text| {
-        let end = if kind == Kind::Quiet { "\r\nMN" } else { "" };
+        let end = if matches!(kind, Kind::Quiet | Kind::Silent) { "\r\nMN" } else { "" };
         Reply { error: Some(text.to_owned()), ..line(&format!("{text}{end}"), 0) }
     });
     let values = prop::collection::vec((value(), any::<Option<u64>>()), 0..=keys as usize);
@@ -106,7 +106,7 @@ fn reply(kind: Kind, keys: u64) -> BoxedStrategy<Reply> {
         Kind::Touched => lines("TOUCHED", &["NOT_FOUND"]),
         Kind::Deleted => lines("DELETED", &["NOT_FOUND"]),
         Kind::Version => lines("VERSION 1.6.18", &["VERSION 1.6.18-next build"]),
-        Kind::NoOp => Just(line("MN", 0)).boxed(),
+        Kind::Silent | Kind::NoOp => Just(line("MN", 0)).boxed(),
     };
     prop_oneof![9 => answer, 1 => error].boxed()
 }
@@ -289,4 +289,23 @@ fn what_was_not_asked_is_refused() {
         "the server answered set with 'DELETED' where STORED should stand"
     );
     assert!(refused("get", &"x".repeat(3000)).contains("line of more than 2048 bytes"));
+}
+
+#[test]
+fn errors_of_noreply_do_not_shift_the_replies_after_them() {
+    let tests = [suite::find_test("set_noreply").unwrap(), suite::find_test("get_miss").unwrap()];
+    let load = Load::ordered(
+        &tests.map(|test| (test, 1)),
+        Order::Sequence,
+        &Placeholders { value: Value::Drawn(3), ..Placeholders::default() },
+        1,
+    );
+    let said =
+        b"SERVER_ERROR out of memory storing object\r\nSERVER_ERROR again\r\nMN\r\nEND\r\nMN\r\nEND\r\n";
+    let (mut skipper, mut tally) = (load.proto.skipper(0), Tally::default());
+    skipper.skip(said, &mut tally).unwrap();
+    assert_eq!((tally.replies, tally.errors, tally.misses), (4, 1, 2));
+    assert_eq!(tally.first_error.as_deref(), Some("SERVER_ERROR out of memory storing object"));
+    // What was to be silent is not.
+    assert!(load.proto.skipper(0).skip(b"STORED\r\nMN\r\n", &mut Tally::default()).is_err());
 }

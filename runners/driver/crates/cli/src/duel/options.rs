@@ -70,6 +70,7 @@ impl DuelOptions {
                 argv: argv.clone(),
                 protocol,
                 target: target(&endpoint, protocol)?,
+                others: Vec::new(),
                 database: endpoint.database(),
                 cluster: false,
                 seed,

@@ -13,6 +13,7 @@ use crate::redis_benchmark::server::ServerSettings;
 use crate::redis_benchmark::suite::value;
 use engine::job::Job;
 use engine::node::Node;
+use network::memcached::{self, Refusals};
 use protocol::template::{Placeholders, Value};
 use text::checks::require;
 use text::failure::Failure;
@@ -20,17 +21,30 @@ use text::output;
 use workload::filling::Filling;
 use workload::memcached::load::Load;
 use workload::memcached::suite::{self, Needs, Test};
-use workload::phase::{self, Length};
+use workload::phase;
+use workload::protocol_name::ProtocolName;
 
 /// The names under which the program is this front end.
 pub const NAMES: [&str; 2] = ["memcached-benchmark", "mc-benchmark"];
-const PORT: u16 = 11211;
 /// Options of redis-benchmark that mean something here.
-const MEANT: [&str; 19] = [
+const MEANT: [&str; 32] = [
     "host",
     "port",
     "socket",
     "timeout",
+    "sources",
+    "password",
+    "user",
+    "tls",
+    "sni",
+    "cacert",
+    "cacertdir",
+    "insecure",
+    "cert",
+    "key",
+    "ciphers",
+    "ciphersuites",
+    "groups",
     "clients",
     "requests",
     "value_bytes",
@@ -110,7 +124,8 @@ fn prepared(test: &'static Test, options: &Options) -> Prepared {
 }
 
 fn measure_all(options: &Options, tests: &[Prepared]) -> Result<(), Failure> {
-    let node = Node { target: options.target(PORT)?, tags: [].into() };
+    let node = Node::of(options.target(ProtocolName::Memcached)?);
+    memcached::require_logins(&node.target)?;
     let mut printer = Printer::new(options, ServerSettings::default());
     let mut filled = vec![Needs::Nothing];
     loop {
@@ -118,8 +133,11 @@ fn measure_all(options: &Options, tests: &[Prepared]) -> Result<(), Failure> {
             fill(options, &node, test, &mut filled)?;
             let job = job(options, &node, test);
             let stages = phase::stages(options.warmup(), options.length());
+            let target = || std::iter::once(&node.target);
+            let refusals = test.test.is_silent().then(|| Refusals::before(target())).transpose()?;
             let outcome =
                 test.load.run(&job, &stages, &mut |progress| printer.progress(test.test.title, progress))?;
+            refusals.map_or(Ok(()), |refusals| refusals.check(target(), test.test.name))?;
             printer.result(options, &test.planned, outcome)?;
         }
         printer.end_round(options)?;
@@ -135,11 +153,8 @@ fn fill(options: &Options, node: &Node, test: &Prepared, filled: &mut Vec<Needs>
     if filled.contains(&needs) {
         return Ok(());
     }
-    let keys = match (needs, options.length()) {
-        (Needs::KeyPerRequest, Length::Requests(requests)) => requests,
-        _ => keyspace(options),
-    };
-    if needs != Needs::KeyPerRequest {
+    let keys = needs.numbers(options.length().requests(), keyspace(options));
+    if !needs.is_per_request() {
         filled.push(needs);
     }
     let filling = Filling::of_memcached(job(options, node, test), needs, keys, &places(options));

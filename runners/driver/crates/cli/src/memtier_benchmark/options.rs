@@ -244,7 +244,6 @@ impl Options {
             (self.data.sizes_rise && is("command"), "--data-size-pattern S is given beside --command"),
             (!resp && server.cluster, "--cluster-mode is given for memcache_text"),
             (!resp && self.database() > 0, "--select-db is given for memcache_text"),
-            (!resp && self.uses_tls(), "--tls is given for memcache_text"),
             (!resp && is("multi_key_get"), "--multi-key-get is given for memcache_text"),
             (!resp && is("wait_ratio"), "--wait-ratio is given for memcache_text"),
             (load.monitor_input.is_some() && !is("command"), "--monitor-input is given without --command"),

@@ -57,6 +57,7 @@ impl Options {
             argv,
             protocol,
             target: self.target()?,
+            others: Vec::new(),
             database: self.database(),
             cluster: self.server.cluster,
             seed: 1,
@@ -159,6 +160,7 @@ impl Options {
             .then(|| vec!["SELECT".to_owned(), self.database().to_string()]);
         Ok(Target {
             address,
+            dialect: server.protocol.name.dialect(),
             tls: self.uses_tls().then(|| self.tls().client()).transpose()?,
             greeting: login.into_iter().chain(select).collect(),
             timeout: TIMEOUT,

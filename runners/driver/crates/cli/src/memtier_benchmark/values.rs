@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use crate::arguments::cannot_be;
+use crate::run::values::NOT_BINARY;
 use crate::values::parsed;
 use generator::values::Ttl;
 use network::tls;
@@ -43,6 +44,7 @@ pub fn protocol(text: &str) -> Result<Protocol, Failure> {
         "redis" | "resp2" => resp(false),
         "resp3" => resp(true),
         "memcache_text" => Ok(Protocol { name: ProtocolName::Memcached, resp3: false }),
+        "memcache_binary" => Err(cannot_be("--protocol", text, NOT_BINARY)),
         _ => Err(cannot_be("--protocol", text, "give redis, resp2, resp3 or memcache_text")),
     }
 }

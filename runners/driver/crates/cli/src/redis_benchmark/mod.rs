@@ -38,11 +38,11 @@ use suite::{NEWEST, Version};
 use text::failure::Failure;
 use text::output;
 use workload::phase;
+use workload::protocol_name::ProtocolName;
 
 /// The names under which the program is this front end.
 pub const NAMES: [&str; 2] = ["redis-benchmark", "valkey-benchmark"];
 
-const PORT: u16 = 6379;
 /// A load of a cluster goes on when slots move; a connection that is lost and cannot be opened again ends it.
 const FOLLOWING: Recovery = Recovery {
     attempts: Some(1),
@@ -100,10 +100,10 @@ pub fn run(name: &'static str, words: Vec<OsString>) -> Result<(), Failure> {
 }
 
 fn measured(mut options: Options, tests: &[PlannedTest]) -> Result<(), Failure> {
-    let target = options.target(PORT)?;
+    let target = options.target(ProtocolName::Resp)?;
     let nodes = match options.endpoint.access.cluster {
         true => members(&mut options, &target)?,
-        false => vec![Node { target, tags: [].into() }],
+        false => vec![Node::of(target)],
     };
     match options.load.idle {
         true => idle::hold(&options, &nodes),

@@ -23,6 +23,7 @@ use text::checks::require;
 use text::failure::Failure;
 use workload::limits::{MOST_THREADS, fits};
 use workload::phase::Length;
+use workload::protocol_name::ProtocolName;
 
 const SEE_HELP: &str = "see --help";
 const LARGEST_VALUE: i64 = 1 << 30;
@@ -381,7 +382,7 @@ impl Options {
     }
 
     /// The server, with the commands that open a session in the order of redis-benchmark.
-    pub fn target(&self, usual_port: u16) -> Result<Target, Failure> {
+    pub fn target(&self, protocol: ProtocolName) -> Result<Target, Failure> {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let greeting = [
             self.endpoint.login(),
@@ -389,6 +390,6 @@ impl Options {
             self.endpoint.select(),
             self.load.resp3.then(|| words("HELLO 3")),
         ];
-        self.endpoint.target(usual_port, greeting.into_iter().flatten().collect())
+        self.endpoint.target(protocol, greeting.into_iter().flatten().collect())
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::suggestions::Habit;
 
-pub const HABITS: [Habit; 48] = [
+const NOT_BINARY_LOGINS: &str = "SASL is part of memcached's binary protocol, which is not spoken; logins of its text protocol (-Y) are -a and --user";
+
+pub const HABITS: [Habit; 50] = [
     ("-q", "leave it out; --csv prints one row per test, and `speedbench redis-benchmark` has -q"),
     ("--quiet", "leave it out; --csv prints one row per test"),
     ("-l", "give --duration for as long as it shall last"),
@@ -28,6 +30,8 @@ pub const HABITS: [Habit; 48] = [
     ("--password", "give -a"),
     ("--pass", "give -a"),
     ("--authenticate", "give -a, and --user"),
+    ("--username", "give --user, and -a"),
+    ("--sasl", NOT_BINARY_LOGINS),
     ("--db", "give --dbnum"),
     ("--select-db", "give --dbnum"),
     ("--cluster-mode", "give --cluster"),

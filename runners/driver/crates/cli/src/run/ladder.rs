@@ -24,6 +24,11 @@ pub struct LadderOptions {
 }
 
 impl LadderOptions {
+    /// Whether each rung gets a server of its own.
+    pub fn starts_servers(&self) -> bool {
+        self.fresh_server.is_some()
+    }
+
     /// The result of the ladder of `plan` as it is written; none when no ladder is asked for.
     pub fn run(&self, plan: &Plan, given: &Given) -> Result<Option<String>, Failure> {
         let Some(ladder) = &self.ladder else {

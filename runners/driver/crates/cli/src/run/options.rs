@@ -7,12 +7,13 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 
 use crate::arguments::Given;
-use crate::endpoint::{Endpoint, TlsOptions};
+use crate::endpoint::{Endpoint, Place, TlsOptions};
 use crate::reconnecting::ReconnectOptions;
 use crate::run::ladder::LadderOptions;
 use crate::run::ramp::{Bend, Swing, clients, rate, shape};
 use crate::run::values::{
-    Prefill, cpus, events, limit, metrics_address, milliseconds, part, prefill, rates, speed, start,
+    Prefill, cpus, events, limit, metrics_address, milliseconds, part, prefill, protocol, rates, servers,
+    speed, start,
 };
 use crate::values::{amount, bytes, count, named, seconds};
 use engine::job::Window;
@@ -43,6 +44,9 @@ const USUAL_RECOVERY: Recovery = Recovery {
 pub struct RunOptions {
     #[command(flatten)]
     endpoint: Endpoint,
+    /// memcached servers over which keys are spread by ketama, as in HOST:PORT,HOST:PORT; replaces -h, -p, -s and -u
+    #[arg(long, value_name = "LIST", value_parser = servers, help_heading = "Server")]
+    servers: Option<::std::vec::Vec<Place>>,
     #[command(flatten)]
     load: LoadOptions,
     #[command(flatten)]
@@ -60,7 +64,7 @@ pub struct RunOptions {
 #[command(next_help_heading = "Load")]
 pub struct LoadOptions {
     /// resp or memcached (resp)
-    #[arg(long, value_name = "NAME", value_parser = |text: &str| named::<ProtocolName>("--protocol", text, "resp or memcached"))]
+    #[arg(long, value_name = "NAME", value_parser = protocol)]
     pub protocol: Option<ProtocolName>,
     /// closed, idle, churn, pubsub or blocking; README.md says what connections do in each (closed)
     #[arg(long, value_name = "NAME")]
@@ -234,12 +238,25 @@ pub struct Asked {
 impl RunOptions {
     /// The plan that the options stand for, and the ladder of it; `argv` is the command line as it may be published.
     pub fn plan(self, given: &Given, argv: Vec<String>) -> Result<(Plan, LadderOptions), Failure> {
-        let RunOptions { endpoint, load, ladder, reconnect, frame, one } = self;
+        let RunOptions { endpoint, servers, load, ladder, reconnect, frame, one } = self;
         let Asked { protocol, seed, phases } = frame.asked(&load, given)?;
+        let (first, others) = match servers {
+            None => (endpoint, Vec::new()),
+            Some(places) => several(&endpoint, places)?,
+        };
+        let endpoint = first;
+        let others =
+            others.iter().map(|endpoint| target(endpoint, protocol)).collect::<Result<Vec<_>, _>>()?;
+        require(
+            others.is_empty() || !ladder.starts_servers(),
+            "--fresh-server starts one server, and --servers names several",
+            "leave one of them out",
+        )?;
         let plan = Plan {
             argv,
             protocol,
             target: target(&endpoint, protocol)?,
+            others,
             database: endpoint.database(),
             cluster: endpoint.access.cluster,
             seed,
@@ -263,6 +280,19 @@ impl RunOptions {
         plan.check()?;
         Ok((plan, ladder))
     }
+}
+
+/// One endpoint for each of `places`, the first of them and the others, reached as `endpoint` says.
+fn several(endpoint: &Endpoint, places: Vec<Place>) -> Result<(Endpoint, Vec<Endpoint>), Failure> {
+    require(
+        endpoint.has_no_place(),
+        "--servers is given beside -h, -p, -s or -u",
+        "write all servers into --servers",
+    )?;
+    let mut endpoints = places.into_iter().map(|place| Endpoint::new(place, endpoint.access.clone()));
+    let first =
+        endpoints.next().ok_or_else(|| Failure::usage("--servers names none", "give HOST:PORT,..."))?;
+    Ok((first, endpoints.collect()))
 }
 
 impl OneServerOptions {
@@ -312,12 +342,7 @@ pub fn target(endpoint: &Endpoint, protocol: ProtocolName) -> Result<Target, Fai
         "options of TLS are given without it",
         "give --tls or a rediss:// URI, too",
     )?;
-    let for_resp = [
-        ("-a", endpoint.password().is_some()),
-        ("--dbnum", endpoint.database() != 0),
-        ("--cluster", endpoint.access.cluster),
-        ("--tls", endpoint.uses_tls()),
-    ];
+    let for_resp = [("--dbnum", endpoint.database() != 0), ("--cluster", endpoint.access.cluster)];
     if let Some((option, _)) =
         for_resp.iter().find(|(_, given)| *given && protocol == ProtocolName::Memcached)
     {
@@ -327,5 +352,5 @@ pub fn target(endpoint: &Endpoint, protocol: ProtocolName) -> Result<Target, Fai
         ));
     }
     let greeting = [endpoint.login(), endpoint.select()];
-    endpoint.target(protocol.port(), greeting.into_iter().flatten().collect())
+    endpoint.target(protocol, greeting.into_iter().flatten().collect())
 }

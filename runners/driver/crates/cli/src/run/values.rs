@@ -6,14 +6,17 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 
 use crate::arguments::cannot_be;
-use crate::values::{amount, parsed, time_with_unit};
+use crate::endpoint::Place;
+use crate::values::{amount, named, parsed, time_with_unit};
 use engine::part::Part;
 use engine::schedule::check_rate;
 use machine::counters;
 use modes::replay::{Fast, Speed};
+use text::checks::require;
 use text::failure::Failure;
 use text::units::round;
 use workload::mode::Limit;
+use workload::protocol_name::ProtocolName;
 
 /// Whether a prefill may overwrite keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +30,26 @@ pub fn prefill(text: &str) -> Result<Prefill, Failure> {
         "" => Ok(Prefill::EmptyServer),
         "force" => Ok(Prefill::Force),
         _ => Err(cannot_be("--prefill", text, "leave the value out, or give --prefill=force")),
+    }
+}
+
+/// Servers, separated by commas.
+pub fn servers(list: &str) -> Result<Vec<Place>, Failure> {
+    require(
+        !list.contains("://"),
+        "--servers takes no URIs",
+        "give HOST:PORT,HOST:PORT, and --tls, --user and -a for all of them",
+    )?;
+    list.split(',').map(|text| Place::parse("--servers", text.trim())).collect()
+}
+
+/// What is asked of memcached and belongs to its binary protocol.
+pub const NOT_BINARY: &str = "memcached is spoken by its text and meta protocol; the binary one, and SASL, which is part of it, is not";
+
+pub fn protocol(text: &str) -> Result<ProtocolName, Failure> {
+    match ["binary", "sasl"].iter().any(|word| text.to_lowercase().contains(word)) {
+        true => Err(cannot_be("--protocol", text, NOT_BINARY)),
+        false => named("--protocol", text, "resp or memcached"),
     }
 }
 

@@ -22,13 +22,16 @@ pub(super) fn count<R: Replies>(
         let (answered, begin) = connection.answer_oldest(left);
         let part = Tally { replies: answered, ..std::mem::take(&mut counted) };
         meter.count(now, begin, part)?;
-        if meter.counts_commands() {
-            connection.count_answered(answered, meter.answered());
-            let misses = if left == all { missed } else { 0 };
-            if let Some(log) = &mut connection.log {
-                log.note(now, begin.due_at, meter.answered(), misses);
+        if meter.counts_parts() {
+            meter.count_node(connection.node, answered);
+            if meter.counts_commands() {
+                connection.count_answered(answered, meter.answered());
+                let misses = if left == all { missed } else { 0 };
+                if let Some(log) = &mut connection.log {
+                    log.note(now, begin.due_at, meter.answered(), misses);
+                }
+                meter.count_commands(now, begin);
             }
-            meter.count_commands(now, begin);
         }
         left -= answered;
     }

@@ -11,6 +11,8 @@ pub enum Kind {
     Head,
     /// The replies of quiet commands, up to the `MN` that closes their batch.
     Quiet,
+    /// The errors of commands that want no reply, up to the `MN` that closes their batch.
+    Silent,
     /// `STORED`, or the reason why not.
     Stored,
     /// The new value of a counter, or `NOT_FOUND`.
@@ -40,7 +42,7 @@ impl Kind {
             (Kind::Item | Kind::Quiet, b"VA") => Meaning::Data(1),
             (Kind::Head | Kind::Quiet, b"HD") | (Kind::Version, b"VERSION") => Meaning::Hit,
             (Kind::Item | Kind::Head | Kind::Quiet, b"EN" | b"NF" | b"NS" | b"EX") => Meaning::Miss,
-            (Kind::Quiet | Kind::NoOp, b"MN") => Meaning::End,
+            (Kind::Quiet | Kind::Silent | Kind::NoOp, b"MN") => Meaning::End,
             _ if !alone => return None,
             (Kind::Values, b"END") => Meaning::End,
             (Kind::Stored, b"STORED") | (Kind::Touched, b"TOUCHED") | (Kind::Deleted, b"DELETED") => {
@@ -69,13 +71,13 @@ impl Kind {
             Kind::Touched => "TOUCHED or NOT_FOUND",
             Kind::Deleted => "DELETED or NOT_FOUND",
             Kind::Version => "VERSION",
-            Kind::NoOp => "MN",
+            Kind::Silent | Kind::NoOp => "MN",
         }
     }
 
     /// Whether the reply is a series of lines, the last of which marks its end.
     pub fn has_end(self) -> bool {
-        matches!(self, Kind::Values | Kind::Quiet | Kind::NoOp)
+        matches!(self, Kind::Values | Kind::Quiet | Kind::Silent | Kind::NoOp)
     }
 }
 

@@ -30,7 +30,7 @@ pub fn read(bytes: &[u8], answers: &[Answer]) -> Reading {
 /// First words of lines that mean a key that is there, and one that is not. Those of the text protocol stand alone.
 fn words(kind: Kind) -> (&'static [&'static str], &'static [&'static str]) {
     match kind {
-        Kind::Values | Kind::NoOp => (&[], &[]),
+        Kind::Values | Kind::Silent | Kind::NoOp => (&[], &[]),
         Kind::Item => (&[], &["EN", "NF", "NS", "EX"]),
         Kind::Head | Kind::Quiet => (&["HD"], &["EN", "NF", "NS", "EX"]),
         Kind::Stored => (&["STORED"], &["NOT_STORED", "EXISTS", "NOT_FOUND"]),
@@ -53,14 +53,16 @@ fn data_word(kind: Kind) -> Option<(&'static str, usize)> {
 fn last_line(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Values => Some("END"),
-        Kind::Quiet | Kind::NoOp => Some("MN"),
+        Kind::Quiet | Kind::Silent | Kind::NoOp => Some("MN"),
         _ => None,
     }
 }
 
 /// Whether lines of this family may go on behind their first word.
 fn is_open(kind: Kind, word: &str) -> bool {
-    matches!(kind, Kind::Item | Kind::Head | Kind::Quiet | Kind::NoOp | Kind::Version) || word == "VALUE"
+    let is_open =
+        matches!(kind, Kind::Item | Kind::Head | Kind::Quiet | Kind::Silent | Kind::NoOp | Kind::Version);
+    is_open || word == "VALUE"
 }
 
 fn is_count(word: &str) -> bool {
@@ -87,7 +89,7 @@ impl<'a> Reader<'a> {
             if ["ERROR", "CLIENT_ERROR", "SERVER_ERROR"].contains(&word) {
                 error.get_or_insert_with(|| message(line));
                 tally.first_error.get_or_insert_with(|| message(line));
-                if answer.kind == Kind::Quiet {
+                if matches!(answer.kind, Kind::Quiet | Kind::Silent) {
                     continue;
                 }
                 break;

@@ -4,11 +4,11 @@ use generator::values::Ttl;
 use protocol::command::Command;
 use protocol::expectation::Expectation;
 use protocol::memcached::{Answer, Kind, Pattern};
-use protocol::template::{Part, Placeholders};
+use protocol::template::{Fill, Part, Placeholders};
 use text::failure::Failure;
 
-/// `head`, so many times `each`, `tail`. `{d}` is the number of bytes of a value, `__ttl__` when it ends, the rest as in
-/// custom commands.
+/// `head`, so many times `each`, `tail`. `{d}` is the number of bytes of a value, `{i}` which of the times it is, `__ttl__` when
+/// a value ends, the rest as in custom commands.
 #[derive(Debug, Clone, Copy)]
 pub struct Text {
     head: &'static str,
@@ -29,6 +29,8 @@ pub enum Needs {
     Counters,
     /// A key for each request: the test deletes them.
     KeyPerRequest,
+    /// Ten of them for each request.
+    TenKeysPerRequest,
 }
 
 impl Needs {
@@ -40,6 +42,39 @@ impl Needs {
             Needs::BinaryKeys => Some(named("ms_base64")),
             Needs::Counters => Some(&COUNTERS),
             Needs::KeyPerRequest => Some(&DOOMED),
+            Needs::TenKeysPerRequest => Some(&TEN_DOOMED),
+        }
+    }
+
+    /// Whether its keys are used up.
+    pub fn is_per_request(self) -> bool {
+        matches!(self, Needs::KeyPerRequest | Needs::TenKeysPerRequest)
+    }
+
+    /// For how many numbers keys are stored before `requests` requests on a keyspace of `keys`; none: no number of requests
+    /// is given.
+    pub fn numbers(self, requests: Option<u64>, keys: u64) -> u64 {
+        requests.filter(|_| self.is_per_request()).unwrap_or(keys)
+    }
+}
+
+/// What the keys of a test are called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyName {
+    /// It has no keys.
+    None,
+    /// This and a number of the keyspace.
+    Head(Vec<u8>),
+    /// Anything else, so that it is not known before the load which of several servers has them.
+    Other,
+}
+
+impl KeyName {
+    /// How they begin.
+    pub fn head(self) -> Option<Vec<u8>> {
+        match self {
+            KeyName::Head(head) => Some(head),
+            KeyName::None | KeyName::Other => None,
         }
     }
 }
@@ -81,6 +116,12 @@ const fn hits(title: &'static str, name: &'static str, command: &'static str, ke
     values(title, name, command, keys).usually(each("", VALUE, keys, END))
 }
 
+/// Ten commands without a reply, closed by one that has one.
+const fn noreply(title: &'static str, name: &'static str, command: &'static str) -> Test {
+    let request = each("", command, 10, "mn\r\n");
+    test(title, name, request, Kind::Silent, 0).usually(once("MN\r\n")).when_named()
+}
+
 impl Test {
     const fn usually(self, usual: Text) -> Test {
         Test { usual: Some(usual), ..self }
@@ -109,6 +150,11 @@ pub static TESTS: &[Test] = &[
     test("VERSION", "version", once("version\r\n"), Kind::Version, 0),
     test("SET", "set", once("set key:__rand_int__ 0 __ttl__ {d}\r\n__data__\r\n"), Kind::Stored, 0)
         .usually(STORED),
+    noreply(
+        "SET (10 keys, noreply)",
+        "set_noreply",
+        "set key:__rand_int__ 0 __ttl__ {d} noreply\r\n__data__\r\n",
+    ),
     hits("GET (hit)", "get", "get", 1),
     test("GET (miss)", "get_miss", once("get absent:__rand_int__\r\n"), Kind::Values, 1),
     hits("GET (10 keys)", "get_10", "get", 10).when_named(),
@@ -117,24 +163,55 @@ pub static TESTS: &[Test] = &[
     values("GETS (10 keys)", "gets_10", "gets", 10),
     values("GETS (100 keys)", "gets_100", "gets", 100),
     test("ADD", "add", once("add new:__seq__ 0 0 {d}\r\n__data__\r\n"), Kind::Stored, 1).usually(STORED),
+    noreply("ADD (10 keys, noreply)", "add_noreply", "add new{i}:__seq__ 0 0 {d} noreply\r\n__data__\r\n"),
     test("REPLACE", "replace", once("replace key:__rand_int__ 0 0 {d}\r\n__data__\r\n"), Kind::Stored, 1)
         .usually(STORED)
         .needing(Needs::Keys),
+    noreply(
+        "REPLACE (10 keys, noreply)",
+        "replace_noreply",
+        "replace key:__rand_int__ 0 0 {d} noreply\r\n__data__\r\n",
+    )
+    .needing(Needs::Keys),
     test("APPEND (0 bytes)", "append", once("append key:__rand_int__ 0 0 0\r\n\r\n"), Kind::Stored, 1)
         .usually(STORED)
         .needing(Needs::Keys),
+    noreply(
+        "APPEND (10 keys, 0 bytes, noreply)",
+        "append_noreply",
+        "append key:__rand_int__ 0 0 0 noreply\r\n\r\n",
+    )
+    .needing(Needs::Keys),
     test("PREPEND (0 bytes)", "prepend", once("prepend key:__rand_int__ 0 0 0\r\n\r\n"), Kind::Stored, 1)
         .usually(STORED)
         .needing(Needs::Keys)
         .when_named(),
+    noreply(
+        "PREPEND (10 keys, 0 bytes, noreply)",
+        "prepend_noreply",
+        "prepend key:__rand_int__ 0 0 0 noreply\r\n\r\n",
+    )
+    .needing(Needs::Keys),
     test("CAS (refused)", "cas", once("cas key:__rand_int__ 0 0 {d} 0\r\n__data__\r\n"), Kind::Stored, 1)
         .needing(Needs::Keys),
+    noreply(
+        "CAS (10 keys, refused, noreply)",
+        "cas_noreply",
+        "cas key:__rand_int__ 0 0 {d} 0 noreply\r\n__data__\r\n",
+    )
+    .needing(Needs::Keys),
     test("INCR", "incr", once("incr counter:__rand_int__ 1\r\n"), Kind::Number, 1).needing(Needs::Counters),
     test("DECR", "decr", once("decr counter:__rand_int__ 1\r\n"), Kind::Number, 1)
         .needing(Needs::Counters)
         .when_named(),
+    noreply("INCR (10 keys, noreply)", "incr_noreply", "incr counter:__rand_int__ 1 noreply\r\n")
+        .needing(Needs::Counters),
+    noreply("DECR (10 keys, noreply)", "decr_noreply", "decr counter:__rand_int__ 1 noreply\r\n")
+        .needing(Needs::Counters),
     test("TOUCH", "touch", once("touch key:__rand_int__ 3600\r\n"), Kind::Touched, 1)
         .usually(once("TOUCHED\r\n"))
+        .needing(Needs::Keys),
+    noreply("TOUCH (10 keys, noreply)", "touch_noreply", "touch key:__rand_int__ 3600 noreply\r\n")
         .needing(Needs::Keys),
     hits("GAT", "gat", "gat 3600", 1),
     hits("GAT (10 keys)", "gat_10", "gat 3600", 10).when_named(),
@@ -145,6 +222,8 @@ pub static TESTS: &[Test] = &[
     test("DELETE", "delete", once("delete doomed:__seq__\r\n"), Kind::Deleted, 1)
         .usually(once("DELETED\r\n"))
         .needing(Needs::KeyPerRequest),
+    noreply("DELETE (10 keys, noreply)", "delete_noreply", "delete doomed{i}:__seq__ noreply\r\n")
+        .needing(Needs::TenKeysPerRequest),
     test("MS", "ms", once("ms key:__rand_int__ {d}\r\n__data__\r\n"), Kind::Head, 0).usually(HD),
     test(
         "MS (base64 key, TTL, opaque)",
@@ -210,6 +289,9 @@ static DOOMED: Test = test(
 )
 .usually(STORED);
 
+static TEN_DOOMED: Test =
+    noreply("", "the setting of keys to delete", "set doomed{i}:__key__ 0 0 {d} noreply\r\n__data__\r\n");
+
 fn find(name: &str) -> Option<&'static Test> {
     TESTS.iter().find(|test| test.name == name)
 }
@@ -236,6 +318,35 @@ impl Test {
         Command::new(&self.request.parts(places), Expectation::default())
     }
 
+    /// What its keys are called.
+    pub fn key_name(&self, places: &Placeholders) -> KeyName {
+        let mut head: Option<Vec<u8>> = None;
+        let mut before: &[u8] = b"";
+        let parts = self.request.parts(places);
+        for part in &parts {
+            match part {
+                Part::Literal(text) => before = text,
+                Part::Filled(Fill::Sequence | Fill::Shared(_)) => return KeyName::Other,
+                Part::Filled(Fill::Number) => {
+                    let begin =
+                        before.iter().rposition(|byte| byte.is_ascii_whitespace()).map_or(0, |at| at + 1);
+                    let key = &before[begin..];
+                    // Without a colon it is base64 of something else.
+                    if !key.contains(&b':') || head.get_or_insert(key.to_vec()) != key {
+                        return KeyName::Other;
+                    }
+                }
+                Part::Filled(_) => {}
+            }
+        }
+        head.map_or(KeyName::None, KeyName::Head)
+    }
+
+    /// Whether the server says nothing of what it does, so that it may refuse in silence.
+    pub fn is_silent(&self) -> bool {
+        self.kind == Kind::Silent
+    }
+
     /// Whether it reads one value, which a test before it has stored.
     pub fn reads_value(&self) -> bool {
         let stored = matches!(self.needs, Needs::Keys | Needs::BinaryKeys);
@@ -257,7 +368,8 @@ impl Test {
 impl Text {
     /// Keys are stored without a time to live unless `places` has one.
     fn parts(&self, places: &Placeholders) -> Vec<Part> {
-        let text = self.head.to_owned() + &self.each.repeat(self.times) + self.tail;
+        let each = (0..self.times).map(|time| self.each.replace("{i}", &time.to_string()));
+        let text = self.head.to_owned() + &each.collect::<String>() + self.tail;
         let places = Placeholders { ttl: places.ttl.or(Some(Ttl(0, 0))), numbers: true, ..places.clone() };
         let mut parts = Vec::new();
         for (at, text) in text.split("{d}").enumerate() {
