@@ -46,6 +46,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LONG = SUITE.replace("duration_s = 0.3", "duration_s = 3")
 SURE = SUITE.replace("duration_s = 0.3", "duration_s = 1")  # a busy machine answers some request in it
 RUNNER = ["-m", "runners"]
+LASTING = "180"  # seconds of a lease, where none is to end: a busy machine starts servers and answers slowly
 
 
 @pytest.fixture
@@ -177,7 +178,7 @@ def test_a_network_that_fails_for_less_than_the_lease_costs_nothing(
     system: System, settings: Any, condition: Condition
 ) -> None:
     builders.use_suite(settings, system.home / "suites", LONG)
-    settings.LEASE_S = 180  # loading takes long on a busy machine
+    settings.LEASE_S = int(LASTING)
     network = Network(int(system.url.rpartition(":")[2]))
     system.start_runner(SPEEDTRACK_URL=network.url)
     system.at(loading)
@@ -249,6 +250,7 @@ def test_a_line_that_loses_what_the_server_answers_loses_no_result(servers: Inst
 @pytest.mark.parametrize("shift", ["-2h", "+2h"])
 def test_a_runner_whose_clock_is_wrong_by_hours_measures_as_any_other(servers: Installation, shift: str) -> None:
     """Only a clock that is a day ahead is refused (results.CLOCK_AHEAD): leases and deadlines are the database's."""
+    servers.environment["LEASE_S"] = LASTING
     servers.start_web()
     start_at(servers, shift, "runner")
     servers.until(all_done, "all is done")
@@ -259,6 +261,7 @@ def test_a_runner_whose_clock_is_wrong_by_hours_measures_as_any_other(servers: I
 @pytest.mark.faketime
 @pytest.mark.parametrize("shift", ["-2h", "+2h"])
 def test_servers_with_wrong_clocks_keep_leases_as_the_database_says(servers: Installation, shift: str) -> None:
+    servers.environment["LEASE_S"] = LASTING
     start_at(servers, shift, "web")
     start_at(servers, "+2h" if shift == "-2h" else "-2h", "dispatcher")
     servers.start("runner")
@@ -279,6 +282,7 @@ def start_at(servers: Installation, shift: str, name: str) -> None:
 def test_an_upgrade_with_a_migration_takes_no_lease_away(servers: Installation, tmp_path: Path) -> None:
     """The server is stopped, a table gets a column, and the new server goes on with the runs under way."""
     (tmp_path / "suites" / "tiny.toml").write_text(LONG)
+    servers.environment["LEASE_S"] = LASTING
     servers.start_web()
     servers.start("runner", "dispatcher")
     try:
