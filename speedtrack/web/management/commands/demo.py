@@ -21,8 +21,6 @@ class Command(PlainCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         console = Console(soft_wrap=True, highlight=False)
-        # What is found is told before the commits between are measured. The processes read this, not this one.
-        os.environ.setdefault("SETTLING_PERCENT", "90")
 
         def work(stack: Stack) -> int | None:
             ends = os.environ.get("DEMO_EXIT") == "1"
