@@ -179,7 +179,7 @@ def about(seconds: float) -> str:
 def ago(seconds: float) -> str:
     """The time since then in one unit, such as ``3 hours ago``; a negative number is in the future.
 
-    Hours to come also have their minutes: runs that start one after another would all start "in 1 hour".
+    Future times of 1 to 24 hours include the minutes, else all runs of a long queue would start "in 1 hour".
     """
     size = abs(seconds)
     if size < 10:

@@ -111,7 +111,7 @@ def read_sides(cp: ChangePoint) -> None:
 
 
 def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> bool:
-    """Measure the next commit of the leader's range for all these change points. False: there is none to measure.
+    """Plan the measurement of the next commit of the leader's range; return whether there was one left to measure.
 
     If no commit is left to try, the leader is confirmed. A run counts instructions or measures pairs: change points
     that the leader's run does not decide wait for it. If a force push took the commits off the branch meanwhile, nobody

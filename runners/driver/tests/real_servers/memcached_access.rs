@@ -7,7 +7,7 @@ use super::tls::Authority;
 /// A server of memcached with TLS whose certificate `authority` has signed; `more` are further options of its -o.
 fn secured(authority: &Authority, more: &str) -> Memcached {
     for name in ["server.crt", "server.key", "ca.crt"] {
-        // The server has given its rights away when it reads them.
+        // memcached reads the files after it has dropped its privileges.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
         std::fs::set_permissions(authority.path(name), open).unwrap();
     }

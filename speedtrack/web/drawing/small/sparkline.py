@@ -85,9 +85,9 @@ def path_through(points: Sequence[tuple[float, float] | None]) -> str:
 
 def path_over_gaps(points: Sequence[tuple[float, float] | None]) -> str:
     """The path over each gap: where few commits are measured, dots alone would show no trend."""
-    known = [(place, point) for place, point in enumerate(points) if point]
+    measured_points = [(index, point) for index, point in enumerate(points) if point]
     return "".join(
         f"M{begin[0]:.1f} {begin[1]:.1f}L{end[0]:.1f} {end[1]:.1f}"
-        for (first, begin), (last, end) in pairwise(known)
+        for (first, begin), (last, end) in pairwise(measured_points)
         if last - first > 1
     )

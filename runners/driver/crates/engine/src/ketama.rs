@@ -80,7 +80,7 @@ fn name(server: &Address) -> String {
 /// The keys that belong to one of several servers.
 #[derive(Debug, Clone)]
 pub struct Share {
-    /// Their numbers, at least one, counting up.
+    /// The numbers of these keys in ascending order; at least one.
     pub numbers: Arc<[u32]>,
     /// How often each is asked for, by its place among them.
     pub order: KeyOrder,

@@ -192,7 +192,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Whether replies must be counted by their commands or nodes, too.
+    /// Whether replies are also counted by command or by node.
     #[inline]
     pub fn counts_parts(&self) -> bool {
         self.counts_parts

@@ -1,4 +1,4 @@
-"""Where libmemcached's weighted ketama puts keys: the reference of ketama.rs.
+"""Print which server libmemcached's weighted ketama chooses for each key: the reference values of ketama.rs.
 
 Debian's libmemcached11 (1.1.4) made ketama.txt:
     python3 crates/engine/tests/ketama_reference.py > crates/engine/tests/ketama.txt

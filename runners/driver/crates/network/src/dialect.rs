@@ -44,7 +44,7 @@ impl Dialect {
         }
     }
 
-    /// Takes the answer to the command `words`.
+    /// The parser of the reply to the command `words`.
     pub fn answers(self, words: &[String]) -> Answers {
         match self {
             Dialect::Resp => Answers::Resp(skipper::Skipper::new(Expectation::to(words, 0))),

@@ -181,7 +181,7 @@ impl Target {
     }
 }
 
-/// What a server says, without the login `words` that it may repeat.
+/// The text of an error reply, with any user name and password of the login command `words` hidden.
 fn without_login(words: &[String], text: &str) -> String {
     let secrets = words.iter().skip(1).filter(|word| words[0] == "AUTH" && !word.is_empty());
     secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), HIDDEN))

@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Of keys with this begin, so many of them, the numbers of each server.
+/// By prefix and number of keys: the key numbers that belong to each server.
 type SpreadKeys = BTreeMap<(Vec<u8>, u64), Vec<Arc<[u32]>>>;
 
 /// The servers that share the load.

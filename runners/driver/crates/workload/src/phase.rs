@@ -83,7 +83,7 @@ pub enum Length {
 }
 
 impl Length {
-    /// The number of requests, if it is one.
+    /// The number of requests; none if the phase is limited by time.
     pub fn requests(self) -> Option<u64> {
         match self {
             Length::Lasting(_) => None,

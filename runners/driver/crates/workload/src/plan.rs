@@ -15,7 +15,7 @@ use text::checks::require;
 use text::failure::Failure;
 use text::units::{NS_PER_MS, ns};
 
-/// Of which server each is, is kept in memory.
+/// The most keys that several servers may share: which server has a key takes four bytes of memory.
 const MOST_SPREAD_KEYS: u64 = 1 << 28;
 /// A start is at most so far ahead.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);

@@ -65,7 +65,7 @@ pub enum KeyName {
     None,
     /// This and a number of the keyspace.
     Head(Vec<u8>),
-    /// Anything else, so that it is not known before the load which of several servers has them.
+    /// Any other form: the server of such a key cannot be computed before the load.
     Other,
 }
 
