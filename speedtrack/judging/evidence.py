@@ -87,14 +87,16 @@ class StoredAnswer(NamedTuple):
 
 MANY = 300  # series for each commit: the flags of more are read by commit
 OF_INITIALS = {answer[0]: answer for answer in ComparisonAnswer}
-PairsOfEnds = dict[tuple[Ends, int, str], tuple[Pair, ...]]  # by ends, benchmark and metric
+PairedSeries = tuple[Ends, int, str]  # ends, benchmark and metric
+PairsOfEnds = dict[PairedSeries, tuple[Pair, ...]]
 
 
 @dataclass(frozen=True)
 class Evidence:
     """Series, stored answers, points of sides without these, ends with the same program, and pairs.
 
-    The last two are from both commits' points of view.
+    The last three are from both commits' points of view. ``pairs``: the clean ones; ``every_pair``: also those of
+    which a flag voids a side.
     """
 
     series: dict[int, JudgedSeries] = field(default_factory=dict)
@@ -102,6 +104,7 @@ class Evidence:
     points: dict[Place, SidePoint] = field(default_factory=dict)
     same_program: frozenset[Ends] = frozenset()
     pairs: PairsOfEnds = field(default_factory=dict)
+    every_pair: PairsOfEnds = field(default_factory=dict)
 
     @cached_property
     def commits_with_evidence(self) -> frozenset[tuple[int, int]]:
@@ -158,7 +161,7 @@ def evidence_from(rows: Rows) -> Evidence:
         stored_answers(rows["stored"], rows["flagged"], rows["change"]),
         points_of_rows(rows["point"]),
         same_programs(rows["build"]),
-        pairs_of(rows["pair"]),
+        *pairs_of(rows["pair"]),
     )
 
 
@@ -226,13 +229,23 @@ def same_programs(builds: Iterable[Row]) -> frozenset[Ends]:
     )
 
 
-def pairs_of(rows: Iterable[Row]) -> PairsOfEnds:
-    """The clean pairs, in the order of measuring. ``rows``: those of EVIDENCE."""
-    sides: dict[tuple[int, Ends, int, str], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+SidesOfRuns = dict[tuple[int, Ends, int, str], dict[str, dict[int, float]]]  # each side's values by trial
+
+
+def pairs_of(rows: Iterable[Row]) -> tuple[PairsOfEnds, PairsOfEnds]:
+    """The clean pairs, and all, in the order of measuring. ``rows``: those of EVIDENCE."""
+    clean: SidesOfRuns = defaultdict(lambda: defaultdict(dict))
+    every: SidesOfRuns = defaultdict(lambda: defaultdict(dict))
     for (run, _, machine, base, head, benchmark, *flagged), (metric, side), values in sorted(rows):
         samples = Samples(values=values, flagged=flagged)
-        sides[run, Ends(machine, base, head), benchmark, metric][side] |= samples.clean_by_trial
-    pairs: dict[tuple[Ends, int, str], list[Pair]] = defaultdict(list)
+        paired = run, Ends(machine, base, head), benchmark, metric
+        clean[paired][side] |= samples.clean_by_trial
+        every[paired][side] |= samples.by_trial
+    return pairs_of_sides(clean), pairs_of_sides(every)
+
+
+def pairs_of_sides(sides: SidesOfRuns) -> PairsOfEnds:
+    pairs: dict[PairedSeries, list[Pair]] = defaultdict(list)
     for (_, ends, benchmark, metric), both in sides.items():
         machine, base, head = ends
         measured = pairing.pairs_of_trials(both[Side.BASE], both[Side.HEAD])

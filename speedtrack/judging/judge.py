@@ -15,6 +15,7 @@ from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.judging.evidence import (
     Ends,
     Evidence,
+    PairedSeries,
     TwoSides,
     Wanted,
     answer_of_pairs,
@@ -76,20 +77,26 @@ def paired_only(side: TwoSides, evidence: Evidence) -> Judgement | None:
     """The judgement of two commits that have no comparable points of their own, by their pairs."""
     series = evidence.series[side.series_id]
     ends = Ends(series.machine_id, side.base_id, side.head_id)
-    pairs = evidence.pairs.get((ends, series.benchmark_id, series.metric.name), ())
     is_same_program = ends in evidence.same_program and series.benchmark != BUILD
-    return judged_by_pairs(series.metric, pairs, series.smallest, series.benchmark_id, is_same_program)
+    paired = ends, series.benchmark_id, series.metric.name
+    return judged_by_pairs(evidence, paired, series.smallest, is_same_program)
 
 
 def judged_by_pairs(
-    metric: Metric, pairs: tuple[Pair, ...], smallest: float, seed: int, is_same_program: bool
+    evidence: Evidence, paired: PairedSeries, smallest: float, is_same_program: bool
 ) -> Judgement | None:
-    """The judgement of pairs alone, without a suspicion; None if there are too few."""
-    answer = answer_of_pairs(metric, pairs, smallest, seed, 1.0) if pairs else None
-    if answer is None:
-        return None
-    verdict = ruling_of(metric, answer, Circumstances(same_program=is_same_program))
-    return Judgement(metric, verdict, *answer[:3], Basis.PAIRS, len(pairs))
+    """The judgement of pairs alone, without a suspicion; None if there are too few.
+
+    Where too few are clean, all are shown, which decides nothing: the verdict is FLAGGED.
+    """
+    _, benchmark_id, name = paired
+    metric = METRICS[name]
+    for of_ends, flagged in ((evidence.pairs, False), (evidence.every_pair, True)):
+        pairs = of_ends.get(paired, ())
+        if answer := answer_of_pairs(metric, pairs, smallest, benchmark_id, 1.0) if pairs else None:
+            verdict = ruling_of(metric, answer, Circumstances(flagged, is_same_program))
+            return Judgement(metric, verdict, *answer[:3], Basis.PAIRS, len(pairs))
+    return None
 
 
 def findings_of(sides: Collection[TwoSides]) -> tuple[dict[TwoSides, Finding], Evidence]:

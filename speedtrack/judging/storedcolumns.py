@@ -77,17 +77,17 @@ def evident_series(rows: Rows) -> dict[tuple[int | None, int], set[int]]:
     of_ends: dict[tuple[int | None, int], set[int]] = defaultdict(set)
     for (series, head, _), *_ in rows["change"]:
         of_ends[None, head].add(series)
-    programs, pairs = same_programs(rows["build"]), pairs_of(rows["pair"])
+    programs = same_programs(rows["build"])
+    pairs, _ = pairs_of(rows["pair"])
     alike = {ends for ends in programs if ends.base_id != ends.head_id}
     if not (alike or pairs):
         return of_ends
-    keys = {(ends, benchmark, metric) for ends, benchmark, metric in pairs}
-    ends_of = alike | {ends for ends, *_ in keys}
+    ends_of = alike | {ends for ends, _, _ in pairs}
     for ids, metrics, _ in rows["series"]:
         count = len(metrics)
         for pk, machine, benchmark, metric in zip(ids, ids[count:], ids[2 * count :], metrics, strict=False):
             for ends in ends_of:
-                if machine == ends.machine_id and (ends in alike or (ends, benchmark, metric) in keys):
+                if machine == ends.machine_id and (ends in alike or (ends, benchmark, metric) in pairs):
                     of_ends[ends.base_id, ends.head_id].add(pk)
     return of_ends
 

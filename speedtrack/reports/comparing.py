@@ -250,8 +250,8 @@ class PairedComparisonDocument(Document):
     )
     is_ended: bool = Field(description="it will not change any more: stop asking")
     verdict: str | None = Field(
-        description="the worst of its rows: `worse`, else `uncertain`, `better`, `same` or `same program`; null while "
-        "it is measured"
+        description="the worst of its rows: `worse`, else `uncertain`, `better`, `same`, `same program` or `flagged`; "
+        "null while it is measured"
     )
     head: str | None = Field(description="commit id; null until it is known")
     base: str | None = Field(description="commit id of the merge base")

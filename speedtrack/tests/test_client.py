@@ -37,6 +37,7 @@ from speedtrack.tests.real_system import SUITE, System, write_history
 pytestmark = pytest.mark.django_db(transaction=True)
 CLIENT = devstack.BASE_DIR / "client"
 BEFORE_SLOWDOWN, SLOWDOWN = 6, 7  # commits of the sample server's history
+NO_ANSWER = 6  # the command's end if nothing was measured that can be trusted
 
 
 @dataclass
@@ -75,6 +76,14 @@ class Ci:
         self.system.until(lambda: pulls() or not thread.is_alive())
         thread.join()
         return found[0]
+
+    def answered(self, work: Callable[[], "subprocess.CompletedProcess[str]"]) -> "subprocess.CompletedProcess[str]":
+        """As ``played``; asked again while the machine is so busy that no pair can be trusted."""
+        for _ in range(2):
+            done = self.played(work)
+            if done.returncode != NO_ANSWER:
+                return done
+        return self.played(work)
 
 
 @pytest.fixture
@@ -155,7 +164,7 @@ def test_a_pull_request_passes_or_not(ci: Ci, tmp_path: Path) -> None:
         "METRICS": "server_cpu_ns_per_request",
         "GITHUB_STEP_SUMMARY": str(summary),
     }
-    slower = ci.played(lambda: checkout.run("bash", "-eo", "pipefail", "-c", script, **of_action))
+    slower = ci.answered(lambda: checkout.run("bash", "-eo", "pipefail", "-c", script, **of_action))
     assert slower.returncode == 1, (slower.stdout, slower.stderr)
     assert "1 result got worse by 3% or more" in slower.stdout and "worse" in slower.stdout
     assert "❌ SpeedTrack: 1 result got worse" in summary.read_text() and f"`{head[:12]}`" in summary.read_text()
@@ -181,7 +190,7 @@ def test_a_patch_is_tried(ci: Ci) -> None:
     ci.system.start_runner()
     checkout.git("checkout", "--quiet", "origin/slower", "--", ".")
     words = ("--metric", "server_cpu_ns_per_request", "--fail-on-regression", "3%")
-    slower = ci.played(lambda: checkout.speedtrack("try", *words, "--json"))
+    slower = ci.answered(lambda: checkout.speedtrack("try", *words, "--json"))
     document = json.loads(slower.stdout)
     assert slower.returncode == document["exit_code"] == 1, slower.stderr
     comparison = document["comparison"]

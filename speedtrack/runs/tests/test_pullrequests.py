@@ -10,11 +10,14 @@ from django.utils import timezone
 
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.judging.pulls import judge_pulls
+from speedtrack.judging.summaries import State, pull_summaries
 from speedtrack.projects.models import Project, PullRequest
 from speedtrack.runs.models import Approval, Machine, Measurement, Reason, Run, Status
 from speedtrack.runs.planning import pullrequests, pushes
 from speedtrack.runs.planning.pullrequests import NotApprovable
+from speedtrack.runs.queue import queue
 from speedtrack.runs.requests.outlook import outlook
+from speedtrack.runs.results import results
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
 
@@ -88,6 +91,36 @@ def test_what_is_measured_of_a_pull_request_is_on_no_line(
     head = repository.git("rev-parse", "main")
     with pytest.raises(NotApprovable, match="adds nothing to main"):
         pullrequests.approve_as_fetched(known(project, head), head, None)
+
+
+@pytest.mark.parametrize(
+    ("is_same_program", "verdict", "sentence"),
+    [
+        (False, "flagged", "Measured, but no value of 2 benchmarks can be trusted or compared"),
+        (True, "same program", "The same program as the base, bit for bit"),
+    ],
+)
+def test_pairs_that_all_are_void_are_told(
+    project: Project, repository: Repository, machine: Machine, is_same_program: bool, verdict: str, sentence: str
+) -> None:
+    """A busy machine voids every pair of a run, whose summary was "not measured" as if it had not taken place."""
+    sha = pull(repository)
+    approval = pullrequests.approve(known(project, sha), sha, None)
+    pullrequests.plan_approved()
+    run = builders.claim(machine)
+    for side, commit in builders.sides_of(run):
+        builders.send_build(run, commit, side=side, binary="one" if is_same_program else None)
+        for name in builders.measured(run):
+            values, flags = [6000.0 if commit.sha == sha else 5000.0] * run.trials, [["steal"]] * run.trials
+            document = builders.result(run, name, commit, values, side=side, flags=flags)
+            results.accept_result(machine, run.pk, document)
+    queue.complete(machine, run.pk, run.lease_token)
+    approval.refresh_from_db()
+    runs = pullrequests.runs_of(approval)
+    of_cpu = [one.judgement for one in judge_pulls(runs) if one.judgement.metric.name == HEADLINE]
+    assert [(str(one.verdict), round(one.ratio, 2), one.pairs) for one in of_cpu] == [(verdict, 1.2, 15)] * 2
+    (summary,) = pull_summaries(runs).values()
+    assert summary == (State.SAME if is_same_program else State.UNKNOWN, sentence)
 
 
 def test_a_new_push_needs_a_new_approval_and_cancels_what_waits(project: Project, repository: Repository) -> None:
