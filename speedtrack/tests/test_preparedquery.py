@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.db.models import Count, QuerySet
+from django.db.models import Count, QuerySet, TextField, Value
 from django.test.utils import CaptureQueriesContext
 
 from speedtrack.ground.postgres.plainrows import among
 from speedtrack.ground.postgres.preparedquery import PreparedQuery, Statement
-from speedtrack.runs.models import Run, Series
+from speedtrack.runs.models import Run, Series, Status
 from speedtrack.web.tests.world import World, kvd
 
 __all__ = ["kvd"]
@@ -79,6 +79,26 @@ def test_columns_of_rows_by_a_list_of_texts(kvd: World) -> None:
     for some in (kvd.shas[:2], [], ["absent", *kvd.shas]):
         assert prepared.tuples(shas=some) == list(shas_of_runs(some))
     assert prepared.tuples(shas=kvd.shas[:1])
+
+
+def first_waiting(machine: int) -> QuerySet[Any]:
+    waiting = Run.objects.filter(machine=machine, status=Status.QUEUED).order_by("-priority", "-rank", "pk")
+    return waiting.annotate(said=Value("100% 'sure'", TextField())).values_list("pk", "said")[:1]
+
+
+def test_what_is_the_same_in_each_call_stands_in_the_text(kvd: World) -> None:
+    """PostgreSQL would otherwise read all runs for the first that waits: it cannot know that the index is of these."""
+    prepared = PreparedQuery(first_waiting)
+    machine, statement = kvd.machines[0].pk, prepared.statement
+    assert statement.names == ("machine",)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
+        cursor.execute("PREPARE first_waiting AS " + statement.sql.replace("%s", "$1").replace("%%", "%"))
+        cursor.execute(f"EXPLAIN EXECUTE first_waiting ({machine})")
+        assert "using runs_queued" in "".join(line for (line,) in cursor.fetchall())
+    Run.objects.filter(machine=machine).update(status=Status.QUEUED, ended_at=None)
+    expected = list(first_waiting(machine))
+    assert prepared.tuples(machine=machine) == expected and expected[0][1] == "100% 'sure'"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,6 +1,7 @@
 """Queries of the ORM that are compiled once: compiling one takes longer than PostgreSQL's answer to it."""
 
 import inspect
+import re
 from collections.abc import Callable, Hashable, Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from django.db import connections, models
 from django.db.models.query import ModelIterable
+from psycopg.sql import Literal
 
 from speedtrack.ground.postgres.pgvalues import apart
 
@@ -25,12 +27,11 @@ PLACEHOLDERS: dict[Any, Callable[[int], Any]] = {
 
 @dataclass(frozen=True)
 class Statement:
-    """A compiled query. ``names``: by index of a parameter, the name of its value."""
+    """A compiled query. ``names``: those of the values, in the order of its parameters."""
 
     compiler: Any
     sql: str
-    parameters: tuple[Any, ...]
-    names: Mapping[int, str]
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,10 @@ class BoundQuery:
     def get_compiler(self, using: str) -> Any:
         """The compiler, which has nothing left to compile, on the connection of this thread."""
         statement = self.statement
-        parameters = list(statement.parameters)
-        for index, name in statement.names.items():
-            parameters[index] = self.values[name]  # plain: psycopg chooses the type of an integer by its size
+        # Plain: psycopg chooses the type of an integer by its size.
+        parameters = tuple(self.values[name] for name in statement.names)
         compiler = copy(statement.compiler)
-        compiler.connection, compiler.as_sql = connections[using], lambda: (statement.sql, tuple(parameters))
+        compiler.connection, compiler.as_sql = connections[using], lambda: (statement.sql, parameters)
         return compiler
 
 
@@ -61,7 +61,8 @@ class PreparedQuery(Generic[Row]):
     """A query that differs from call to call in its values alone; Django compiles it once per process.
 
     Once per version of PostgreSQL, to be exact: Django speaks to each in the SQL that it knows. PostgreSQL plans it
-    once per connection (``pgvalues.apart``).
+    once per connection (``pgvalues.apart``). So all but the values stands in its text: in a plan for any value, a
+    condition such as ``status = 'queued'`` leads to a partial index only if PostgreSQL sees what is compared.
 
     ``build``: the query of these values, as a function whose parameters are annotated as PLACEHOLDERS has them. It is
     called once, with placeholders: it may compare them with columns, but not decide by them.
@@ -101,11 +102,22 @@ class PreparedQuery(Generic[Row]):
         name_of = {key_of(placeholder): name for name, placeholder in self.placeholders.items()}
         compiler = self.queryset.query.get_compiler(self.queryset.db)
         sql, parameters = compiler.as_sql()
-        keys = enumerate(map(key_of, parameters))
-        names = {index: name_of[key] for index, key in keys if key in name_of}
-        if missing := set(name_of.values()) - set(names.values()):
+        remaining, names = iter(parameters), []
+
+        def written(match: re.Match[str]) -> str:
+            """A value's marker as it is, and what is the same in each call as text."""
+            if match[0] == "%%":
+                return match[0]
+            parameter = next(remaining)
+            if (name := name_of.get(key_of(parameter))) is None:
+                return Literal(parameter).as_string(compiler.connection.connection).replace("%", "%%")
+            names.append(name)
+            return match[0]
+
+        sql = re.sub("%[%s]", written, sql)
+        if missing := set(name_of.values()) - set(names):
             raise ValueError(f"the statement does not compare {', '.join(sorted(missing))} with anything")
-        return Statement(compiler, sql, tuple(parameters), names)
+        return Statement(compiler, sql, tuple(names))
 
     def rows(self, **values: Any) -> list[Row]:
         """The rows for these values, in the order of the query, with what it reads beside them."""
