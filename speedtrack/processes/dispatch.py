@@ -25,7 +25,7 @@ from runners import probing
 from speedtrack.alerts.lines.waiting import alerts_with_unread_effects, runs_with_due_floors, unasked_machines
 from speedtrack.alerts.models import AlertEvent, Bisection, ChangePoint, HunkTrial
 from speedtrack.celery import app, broker
-from speedtrack.ground.postgres import pgsession
+from speedtrack.ground.postgres import pgsession, pgvalues
 from speedtrack.ground.postgres.wakeups import CHANNEL
 from speedtrack.monitoring import tasktimes
 from speedtrack.monitoring.heartbeats import DISPATCHER, Beating
@@ -40,8 +40,6 @@ from speedtrack.runs.planning import choosing, pushes
 from speedtrack.runs.queue import lag, queue
 from speedtrack.runs.scheduling import canary, order
 
-Question = tuple[str, tuple[Any, ...] | None]  # SQL and its parameters
-
 log = logging.getLogger(__name__)
 
 TICK_S = 5.0
@@ -50,7 +48,6 @@ STOP_S = 1.0  # interval of checks whether to stop, and pause after a failed con
 AFTER_FAILURE_S = 60.0  # pause of a failed duty of the dispatcher
 LEADER_LOCK = 0x5339  # advisory: one dispatcher at a time
 DATABASE_ERRORS = (OperationalError, InterfaceError)
-PREPARED = "speedtrack_duties"  # the question, as the session of the dispatcher has it planned
 LOOK_FOR_WORK = "speedtrack.look_for_work"
 #: The duties that the dispatcher does itself, at the beginning of a tick.
 UPKEEP: dict[str, Callable[[], object]] = {
@@ -138,7 +135,7 @@ class DispatcherSession:
 
     def __init__(self) -> None:
         self.leading: Any = None  # the connection that holds the lock
-        self.question: Question | None = None
+        self.question: str | None = None
         self.life = Beating(DISPATCHER, every_s=TICK_S)
         self.upkeep = Upkeep()
 
@@ -158,11 +155,8 @@ class DispatcherSession:
         if not pgsession.take(LEADER_LOCK):
             return False
         with pgsession.session().cursor() as cursor:
-            # LISTEN comes before the first query, so that no change is missed.
-            prepare = f"LISTEN {CHANNEL}; DEALLOCATE ALL; PREPARE {PREPARED} AS "
-            statement, values = build_question()
-            cursor.execute(prepare + statement, values)
-        self.leading, self.question = self.connection, (f"EXECUTE {PREPARED}", None)
+            cursor.execute(f"LISTEN {CHANNEL}")  # before the first query, so that no change is missed
+        self.leading, self.question = self.connection, build_question()
         return True
 
     def wait(self, stopping: Callable[[], bool]) -> None:
@@ -204,7 +198,7 @@ class Upkeep:
             tasktimes.add(duty, TaskTime.Outcome.FAILED, time.monotonic() - began_at)
 
 
-def tick(celery: Celery = app, question: Question | None = None, upkeep: Upkeep | None = None) -> None:
+def tick(celery: Celery = app, question: str | None = None, upkeep: Upkeep | None = None) -> None:
     """Do the upkeep that is due, then nudge every process that has work and no message in its queue."""
     due = duties_with_work(question)
     if (upkeep or Upkeep()).do(due):
@@ -216,17 +210,20 @@ def tick(celery: Celery = app, question: Question | None = None, upkeep: Upkeep 
                     celery.send_task(task, queue=Queue(name), connection=link, ignore_result=True)
 
 
-def build_question() -> Question:
+def build_question() -> str:
     """The statement that finds all work. Building and planning it take many times the CPU time of its execution."""
     queries = [rows.order_by().values_list(Value(duty, TextField()))[:1] for duty, rows in duties()]
     machines = idle_machines_with_work().values_list(Concat(Value("machine."), "name", output_field=TextField()))
-    return machines.union(*queries, all=True).query.sql_with_params()
-
-
-def duties_with_work(question: Question | None = None) -> set[str]:
-    """The duties that have work, and the queues of machines with work. ``question``: if already built."""
     with pgsession.session().cursor() as cursor:
-        cursor.execute(*(question or build_question()))
+        text: str = cursor.mogrify(*machines.union(*queries, all=True).query.sql_with_params())
+    return text
+
+
+def duties_with_work(question: str | None = None) -> set[str]:
+    """The duties that have work, and the queues of machines with work. ``question``: if already built."""
+    session, statement = pgsession.session(), question or build_question()
+    with pgvalues.apart(session), session.cursor() as cursor:  # PostgreSQL keeps its plan
+        cursor.execute(statement)
         return {name for (name,) in cursor.fetchall()}
 
 

@@ -80,7 +80,7 @@ class System:
         self.broker.start()
 
     @cached_property
-    def question(self) -> dispatch.Question:
+    def question(self) -> str:
         """The dispatcher's statement. It is built once, as building it takes ten times as long as executing it."""
         return dispatch.build_question()
 

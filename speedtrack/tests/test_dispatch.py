@@ -10,11 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 from celery import Celery
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from runners import probing
 from speedtrack.celery import BROKER_TRANSPORT, app
+from speedtrack.ground.postgres import pgvalues
 from speedtrack.monitoring.models import TaskTime
 from speedtrack.processes import devstack, dispatch
 from speedtrack.projects import intake
@@ -210,3 +211,19 @@ def test_without_a_broker_the_loop_goes_on(machine: Machine, caplog: Any, monkey
     assert caplog.text.count("nothing is lost") == 2
     with psycopg.connect(**connection.get_connection_params()) as other:
         assert other.execute("SELECT pg_try_advisory_lock(%s, 0)", [dispatch.LEADER_LOCK]).fetchone() == (True,)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_duty_that_fails_in_a_transaction_leaves_the_question_as_it_is(machine: Machine) -> None:
+    """At a ROLLBACK psycopg drops the statements that the session has prepared, and not only its own."""
+    session = dispatch.DispatcherSession()
+    assert session.lead()
+    try:
+        with pytest.raises(RuntimeError), transaction.atomic():
+            for _ in range(2):  # the second time it is prepared
+                pgvalues.row_of("SELECT %(number)s::int", {"number": 1})
+            raise RuntimeError
+        for _ in range(3):
+            assert machine.queue in dispatch.duties_with_work(session.question)
+    finally:
+        connection.close()

@@ -149,7 +149,7 @@ class Dispatcher:
         self.statements.append(sql)
         found = execute(sql, params, many, context)
         self.pid = connection.connection.info.backend_pid
-        if sql.startswith("EXECUTE"):
+        if " UNION ALL " in sql:  # the question
             self.looked.set()
         return found
 

@@ -57,7 +57,7 @@ def from_environment() -> dict[str, dict[str, Any]]:
     plans = {} if pooled else PLANNED_ONCE
     databases = {"default": database("DATABASE_URL", "postgresql:///speedtrack", **plans)}
     if pooled:
-        databases["session"] = database("DATABASE_SESSION_URL") | AS_DEFAULT_IN_TESTS
+        databases["session"] = database("DATABASE_SESSION_URL", **PLANNED_ONCE) | AS_DEFAULT_IN_TESTS
     if env_secret_text("DATABASE_REPLICA_URL"):
         databases["replica"] = database("DATABASE_REPLICA_URL", **REPLICA_OPTIONS) | AS_DEFAULT_IN_TESTS
         databases["replica"]["ENGINE"] = "speedtrack.ground.postgres.replica"

@@ -12,13 +12,13 @@ Row = TypeVar("Row", bound=models.Model)
 
 
 @contextmanager
-def apart() -> Iterator[None]:
+def apart(database: Any = connection) -> Iterator[None]:
     """Send the values of this block's statements separately from their text.
 
     Django writes them into the text, where bytes are twice as long, and this process holds several copies of it.
     """
-    connection.ensure_connection()
-    link = connection.connection
+    database.ensure_connection()
+    link = database.connection
     usual = link.cursor_factory
     link.cursor_factory = ServerBindingCursor
     try:
