@@ -6,11 +6,14 @@ were measured again, the change would be refuted. The bracket contains the true 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import F, Q, QuerySet
 
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.ground.postgres.plainrows import among
+from speedtrack.ground.postgres.preparedquery import PreparedQuery
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Reason, Run
 from speedtrack.runs.models import Status as RunStatus
@@ -46,9 +49,17 @@ class Bracket:
         return Bracket(begin.base_id, end.commit_id, begin.first, end.last, lowest, highest)
 
 
+def positions_on_branch(branch: int, commits: list[int]) -> QuerySet[Any]:
+    positions = Position.objects.filter(among("commit", commits), branch=branch)
+    return positions.values_list("commit_id", "number")
+
+
+POSITIONS: PreparedQuery[Any] = PreparedQuery(positions_on_branch)
+
+
 def positions_of(branch: Branch, commits: Iterable[int]) -> dict[int, int]:
     """Commit id -> position, for those on the branch."""
-    return dict(Position.objects.filter(branch=branch, commit__in=list(commits)).values_list("commit_id", "number"))
+    return dict(POSITIONS.tuples(branch=branch.pk, commits=list(commits)))
 
 
 def ensure_branch(cp: ChangePoint) -> bool:
