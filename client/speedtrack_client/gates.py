@@ -96,7 +96,8 @@ def verdict_line(rows: Sequence[Row], gate: dict[str, Any] | None) -> str:
     if gate is None:
         return tally
     if not is_measured(rows):
-        return f"nothing was measured, so there is no answer{f' ({tally})' if rows else ''}"
+        cause = f"no value can be trusted or compared ({tally})" if rows else "nothing was measured"
+        return f"{cause}: there is no answer"
     limit = f"{gate['fail_on_regression_percent']:g}%"
     worse = len(gate["regressions"])
     if not worse:

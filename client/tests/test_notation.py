@@ -24,3 +24,18 @@ def test_an_interval_has_the_notation_of_its_change(ratio: float, low: float, hi
 
 def test_a_row_without_an_interval_shows_none() -> None:
     assert gates.interval({"ratio": 1.2, "low": None, "high": None}) == "–"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "line"),
+    [
+        ([], "nothing was measured: there is no answer"),
+        (["flagged"], "no value can be trusted or compared (1 flagged): there is no answer"),
+        (["flagged", "same"], "nothing got worse by 3% or more (1 same, 1 flagged)"),
+    ],
+)
+def test_values_that_say_nothing_are_told_from_none(verdicts: list[str], line: str) -> None:
+    rows = [{"verdict": verdict, "ratio": 1.0, "better": "lower"} for verdict in verdicts]
+    gate = gates.gate_of(rows, 3.0)
+    assert gate is not None and gate["passed"] == ("same" in verdicts)
+    assert gates.verdict_line(rows, gate) == line
