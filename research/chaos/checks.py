@@ -9,6 +9,7 @@ from django.db.models import Count, Q, Sum
 from research.chaos.ledger import Ledger
 from research.chaos.world import BROKEN, COMMITS, MACHINES, World, marked
 from speedtrack.benchmarks.metrics import HEADLINE
+from speedtrack.processes import dispatch
 from speedtrack.projects.models import Delivery, Position
 from speedtrack.runs.models import LogChunk, Measurement, Reason, Result, Run, RunEvent, Samples, Series, Status
 from speedtrack.upkeep import fsck
@@ -19,9 +20,13 @@ ENDS = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 
 
 def is_done(installation: World) -> bool:
-    """Has every commit been planned, every run ended, and every delivery and measurement been looked at?"""
+    """Has every commit been planned, every run ended, and every delivery and measurement been looked at?
+
+    Detection comes first: what it has to settle becomes further runs.
+    """
     return (
-        Position.objects.count() == COMMITS
+        "detect" not in dispatch.duties_with_work()
+        and Position.objects.count() == COMMITS
         and not Run.objects.unfinished().exists()
         and not Delivery.objects.filter(status=Delivery.Status.RECEIVED).exists()
         and not Series.objects.undetected().exists()
