@@ -96,8 +96,7 @@ def verdict_line(rows: Sequence[Row], gate: dict[str, Any] | None) -> str:
     if gate is None:
         return tally
     if not is_measured(rows):
-        cause = f"no value can be trusted or compared ({tally})" if rows else "nothing was measured"
-        return f"{cause}: there is no answer"
+        return f"there is no answer ({tally})"
     limit = f"{gate['fail_on_regression_percent']:g}%"
     worse = len(gate["regressions"])
     if not worse:

@@ -29,8 +29,8 @@ def test_a_row_without_an_interval_shows_none() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "line"),
     [
-        ([], "nothing was measured: there is no answer"),
-        (["flagged"], "no value can be trusted or compared (1 flagged): there is no answer"),
+        ([], "there is no answer (nothing was measured)"),
+        (["flagged"], "there is no answer (1 flagged)"),
         (["flagged", "same"], "nothing got worse by 3% or more (1 same, 1 flagged)"),
     ],
 )

@@ -43,8 +43,8 @@ def small_png(figure: Any) -> bytes:
     """The figure as a PNG with a palette of COLOURS, which makes it a third as large."""
     plain, small = io.BytesIO(), io.BytesIO()
     figure.savefig(plain, format="rgba")
-    drawn = Image.frombytes("RGBA", figure.canvas.get_width_height(), plain.getvalue())
-    drawn.convert("RGB").quantize(COLOURS).save(small, format="png", optimize=True)
+    image = Image.frombytes("RGBA", figure.canvas.get_width_height(), plain.getvalue())
+    image.convert("RGB").quantize(COLOURS).save(small, format="png", optimize=True)
     return small.getvalue()
 
 

@@ -13,7 +13,7 @@ Row = TypeVar("Row", bound=models.Model)
 
 @contextmanager
 def apart(database: Any = connection) -> Iterator[None]:
-    """Send the values of this block's statements separately from their text.
+    """Send the values of this block's statements to a database separately from their text.
 
     Django writes them into the text, where bytes are twice as long, and this process holds several copies of it.
     """
