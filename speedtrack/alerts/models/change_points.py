@@ -10,15 +10,23 @@ from django.db.models.functions import Now
 from speedtrack.alerts.headlines import Rank, rank_of
 from speedtrack.alerts.models.alerts import Alert
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import METRICS, Metric
+from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
 from speedtrack.projects.models import Branch, Commit, Position
 from speedtrack.runs.models import Machine, Reason, Run, Series
 from speedtrack.runs.models import Status as RunStatus
 
 LATELY = timedelta(days=30)  # for so long further pairs are measured for what the first ones left open
+#: A change point whose metric is the better, the higher it is.
+HIGHER_IS_BETTER = Q(
+    series__metric__in=[name for name, metric in METRICS.items() if metric.better == Direction.HIGHER]
+) | Q(series__metric__endswith=f"--{Direction.HIGHER}")
 
 
 class ChangePointQuerySet(models.QuerySet["ChangePoint"]):
+    def gains(self) -> "ChangePointQuerySet":
+        """Those that are no slowdowns."""
+        return self.filter(Q(HIGHER_IS_BETTER, ratio__gt=1) | Q(~HIGHER_IS_BETTER, ratio__lte=1))
+
     def decidable(self) -> "ChangePointQuerySet":
         """Change points of machines outside quarantine, and of series that are not paused after a failure."""
         rested = Q(series__retry_at=None) | Q(series__retry_at__lte=Now())

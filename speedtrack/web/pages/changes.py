@@ -1,13 +1,14 @@
 """Recent changes: the change points of one cause as one entry, at its commit or at the range that contains it."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.models.change_points import ChangePointQuerySet
 from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.ground.postgres.pgvalues import all_rows, apart
 from speedtrack.ground.postgres.plainrows import among, plain_rows
@@ -173,7 +174,7 @@ class ChangeGroup:
         return next((point.alert_id for point in self.points if point.alert_id), None)
 
 
-def change_points() -> QuerySet[ChangePoint]:
+def change_points() -> ChangePointQuerySet:
     """Change points with their related rows, ``place``: the position on their branch; and ``width``: how many commits
     of it may be the cause.
     """
@@ -181,10 +182,9 @@ def change_points() -> QuerySet[ChangePoint]:
     first = Subquery(positions.filter(commit=OuterRef("before")).values("number"))
     last = Subquery(positions.filter(commit=OuterRef("commit")).values("number"))
     related = ("series__benchmark", "series__machine", "branch__project", "commit", "before", "alert__assignee")
-    points = ChangePoint.objects.select_related(*related).defer(
-        "series__benchmark__definition", "series__machine__facts"
-    )
-    return points.annotate(place=last, width=last - first)
+    points: ChangePointQuerySet = ChangePoint.objects.select_related(*related)
+    heavy = ("series__benchmark__definition", "series__machine__facts")
+    return points.defer(*heavy).annotate(place=last, width=last - first)
 
 
 def on_branch(branch: Branch | int | None, first: int = 0, last: int = 2**31 - 1) -> QuerySet[ChangePoint]:
@@ -252,12 +252,12 @@ def newest_causes(branches: Iterable[int]) -> NewestCauses:
     return NewestCauses({branch: by_cause(own) for branch, own in points.items()}, committed_at)
 
 
-def groups_of_rows(points: QuerySet[ChangePoint], keep: Callable[[GroupedPoint], bool]) -> list[ChangeGroup]:
-    """The causes of those of these ``change_points`` that are to be kept, in order of first appearance.
+def groups_of_rows(points: QuerySet[ChangePoint]) -> list[ChangeGroup]:
+    """The causes of these ``change_points``, in order of first appearance.
 
     Of each cause only two change points are loaded completely.
     """
-    groups = by_cause(filter(keep, map(GroupedPoint._make, points.values_list(*GROUPED))))
+    groups = by_cause(map(GroupedPoint._make, points.values_list(*GROUPED)))
     return shown_groups(groups, listed_points(groups))
 
 

@@ -2,12 +2,14 @@
 
 from datetime import UTC, datetime
 
+import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
 from speedtrack.alerts.models import Alert
 from speedtrack.notices.tests.history import History
 from speedtrack.projects.models import Project
+from speedtrack.web.pages.alerting import gains
 from speedtrack.web.tests.world import html_of, queries
 
 
@@ -35,6 +37,16 @@ def test_a_month_lists_its_confirmed_gains_the_largest_first(client: Client, db:
     newest = html_of(client.get("/p/redis/gains/"))
     assert "Gains of April 2026" in newest and 'href="?month=2026-01" rel="prev"' in newest
     assert "No confirmed gain by a commit of this month" in html_of(client.get("/p/redis/gains/?month=2026-02"))
+
+
+def test_many_slowdowns_of_a_month_hide_no_gain(client: Client, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gains, "MOST", 2)
+    redis = History()
+    dated(redis.alert(0.9, subject="Copy less"), 2026, 1)
+    for _ in range(3):
+        dated(redis.alert(1.5, subject="Copy twice"), 2026, 1)
+    page = html_of(client.get("/p/redis/gains/?month=2026-01"))
+    assert "1 confirmed gain" in page and "Copy less" in page
 
 
 def test_gains_of_all_projects_hide_private_ones(client: Client, db: None) -> None:

@@ -14,8 +14,9 @@ from speedtrack.accounts.access import Access
 from speedtrack.alerts.headlines import DirectionSummary, rank_of, summaries_of
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.models.alerts import AlertQuerySet
+from speedtrack.alerts.models.change_points import HIGHER_IS_BETTER
 from speedtrack.benchmarks import numbers
-from speedtrack.benchmarks.metrics import METRICS, Direction, Metric
+from speedtrack.benchmarks.metrics import METRICS, Metric
 from speedtrack.ground.postgres.plainrows import plain_rows
 from speedtrack.projects.models import Project, sha_begins
 from speedtrack.reports.alerts import ALERTS, JOINED, AlertDocument, AlertList
@@ -28,7 +29,6 @@ MOST_PEOPLE = 200
 LONGEST_TEXT = 200
 SHOWN_CHANGES = 24  # of an alert, in its strip
 ORDERS = {"newest": "newest first", "oldest": "oldest first", "size": "largest first"}
-HIGHER = [name for name, metric in METRICS.items() if metric.better == Direction.HIGHER]
 ALERT_COLUMNS = (
     "status",
     "improvement",
@@ -244,7 +244,7 @@ def ordered_from(alerts: AlertQuerySet, filters: AlertListQuery) -> AlertQuerySe
 def worst_size() -> Coalesce:
     """The largest slowdown of an alert as a share; if it has only improvements, the negative of their size."""
     slower = Case(
-        When(Q(series__metric__in=HIGHER) | Q(series__metric__endswith="--higher"), then=Value(1.0) - F("ratio")),
+        When(HIGHER_IS_BETTER, then=Value(1.0) - F("ratio")),
         default=F("ratio") - Value(1.0),
         output_field=FloatField(),
     )

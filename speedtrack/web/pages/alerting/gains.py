@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import Max, Min, QuerySet
+from django.db.models import QuerySet
 from django.db.models.functions import TruncMonth
 from django.http import Http404
 from django.utils import timezone
 
 from speedtrack.accounts.access import Access
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.benchmarks.metrics import INSTRUCTIONS, METRICS
+from speedtrack.benchmarks.metrics import INSTRUCTIONS
 from speedtrack.projects.models import Project
 from speedtrack.web.pages import changes
 from speedtrack.web.pages.changes import ChangeGroup
 
 MONTH = re.compile(r"[1-9]\d{3}-(0[1-9]|1[0-2])", re.ASCII)
-MOST = 2000  # change points of a month
+MOST = 2000  # of a month
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class GainsPage:
 
 def load(project: Project | None, month: str, access: Access) -> GainsPage:
     """The page of a month such as ``2026-11``; without one, of the newest month with gains. Raises Http404."""
-    confirmed = confirmed_steps(project, access)
-    months = months_of(confirmed)
+    gains = confirmed_gains(project, access)
+    months = months_of(gains)
     current = month_named(month) if month else (months or [first_moment(timezone.now())])[-1]
     return GainsPage(
         project,
         current,
-        gains_of(confirmed, current),
+        groups_of_month(gains, current),
         earlier=max((candidate for candidate in months if candidate < current), default=None),
         later=min((candidate for candidate in months if candidate > current), default=None),
     )
@@ -57,25 +57,23 @@ def first_moment(at: datetime) -> datetime:
     return at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
-def confirmed_steps(project: Project | None, access: Access) -> QuerySet[ChangePoint]:
-    """Confirmed steps whose alert nobody found to be false."""
-    steps = changes.change_points().filter(status=ChangePoint.Status.CONFIRMED, kind=ChangePoint.Kind.STEP)
+def confirmed_gains(project: Project | None, access: Access) -> QuerySet[ChangePoint]:
+    """Confirmed steps to the better whose alert nobody found to be false."""
+    steps = changes.change_points().gains().filter(status=ChangePoint.Status.CONFIRMED, kind=ChangePoint.Kind.STEP)
     own: dict[str, Any] = {"series__project": project} if project else {}
     return access.among(steps.filter(**own).exclude(alert__status=Alert.Status.INVALID), "series__project")
 
 
-def months_of(confirmed: QuerySet[ChangePoint]) -> list[datetime]:
+def months_of(gains: QuerySet[ChangePoint]) -> list[datetime]:
     """The months with gains, the oldest first."""
     month = TruncMonth("commit__committed_at", tzinfo=UTC)
-    extremes = confirmed.order_by().values_list(month, "series__metric").annotate(Min("ratio"), Max("ratio"))
-    return sorted({month for month, metric, *ratios in extremes if not all(map(METRICS[metric].is_worse, ratios))})
+    return list(gains.annotate(month=month).order_by("month").values_list("month", flat=True).distinct())
 
 
-def gains_of(confirmed: QuerySet[ChangePoint], month: datetime) -> list[ChangeGroup]:
+def groups_of_month(gains: QuerySet[ChangePoint], month: datetime) -> list[ChangeGroup]:
     """By cause: the gains of a month, the largest first. Fewer instructions alone come after what got faster."""
-    of_month = confirmed.filter(commit__committed_at__year=month.year, commit__committed_at__month=month.month)
-    groups = changes.groups_of_rows(of_month.order_by("-pk")[:MOST], lambda point: not point.is_slowdown)
-    return sorted(groups, key=rank_of)
+    of_month = gains.filter(commit__committed_at__year=month.year, commit__committed_at__month=month.month)
+    return sorted(changes.groups_of_rows(of_month.order_by("-pk")[:MOST]), key=rank_of)
 
 
 def rank_of(group: ChangeGroup) -> tuple[bool, float]:
