@@ -31,7 +31,7 @@ LIMIT_S = 60
 DRAWN = 0.1
 FEW = 3  # so many more or fewer say nothing
 SHOWN = 300  # characters of an error
-PARTS = ("preload", "load")
+PHASES = ("preload", "load")
 #: The largest value of an option; each name with its short form.
 LARGEST = {
     ("--key-maximum",): 1000,
@@ -95,25 +95,25 @@ def play(suite: dict[str, Any], lines: list[str], program: list[str], server: Pa
                 process.kill()
 
 
-def play_on(port: int, suite: dict[str, Any], commands: list[list[str]]) -> Served:
+def play_on(port: int, suite: dict[str, Any], runs: list[list[str]]) -> Served:
     retry = Retry(ConstantBackoff(0.1), 50)  # until it listens
     with redis.Redis(port=port, retry=retry) as client:
         client.ping()
-        for words in first_commands(suite):
-            client.execute_command(*words)
+        for command in first_commands(suite):
+            client.execute_command(*command)
         counts: dict[str, tuple[int, int]] = {}
         exit_codes = []
-        for part, words in zip(PARTS[-len(commands) :], commands, strict=True):
+        for phase, argv in zip(PHASES[-len(runs) :], runs, strict=True):
             client.config_resetstat()
-            run = subprocess.run(
-                [*words, "-s", "127.0.0.1"], stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False
+            process = subprocess.run(
+                [*argv, "-s", "127.0.0.1"], stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False
             )
-            exit_codes.append(run.returncode)
-            counts |= {f"{name} of the {part}": both for name, both in counted(client)}
+            exit_codes.append(process.returncode)
+            counts |= {f"{command} of the {phase}": numbers for command, numbers in command_counts(client)}
         return Served(tuple(exit_codes), counts, client.dbsize())
 
 
-def counted(client: "redis.Redis") -> Iterator[tuple[str, tuple[int, int]]]:
+def command_counts(client: "redis.Redis") -> Iterator[tuple[str, tuple[int, int]]]:
     for name, stats in client.info("commandstats").items():
         command = name.removeprefix("cmdstat_")
         if command not in OWN_COMMANDS:
@@ -126,9 +126,9 @@ def differences(real: Served, own: Served) -> Iterator[str]:
         yield f"exit codes: {real.exit_codes}, {own.exit_codes}"
     for name in sorted(real.counts | own.counts):
         (calls, failures), (own_calls, own_failures) = (side.counts.get(name, (0, 0)) for side in (real, own))
-        for what, there, here in (("calls", calls, own_calls), ("failures", failures, own_failures)):
+        for kind, there, here in (("calls", calls, own_calls), ("failures", failures, own_failures)):
             if not is_alike(there, here):
-                yield f"{name}: {there} {what}, {here}"
+                yield f"{name}: {there} {kind}, {here}"
     if not is_alike(real.keys, own.keys):
         yield f"keys: {real.keys}, {own.keys}"
 
