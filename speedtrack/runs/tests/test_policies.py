@@ -411,7 +411,7 @@ def test_windows_and_shares_are_data_of_the_machine(project: Project, repository
     assert queue.raise_run(last, "by hand")
     assert builders.claim(machine) == last
     rules.set_windows(machine, [], "UTC")
-    assert [event.why for event in machine.events.filter(kind="changed")][-1] == "it takes work at any time"
+    assert machine.events.filter(kind="changed").latest("pk").why == "it takes work at any time"
     with pytest.raises(order.BadShares, match="at most 99"):
         rules.set_shares(machine, {"settling": 60, "backfill": 40})
     with pytest.raises(order.BadShares, match="sleep has no share"):

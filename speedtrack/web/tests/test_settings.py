@@ -228,7 +228,7 @@ def test_a_machine_is_drained_paused_resumed_retired_and_returned(ada: Client, k
     (token,) = TOKEN.findall(act("return"))
     assert MachineToken.of(token).machine.paused is False
     assert "There is no action" in act("explode")
-    who = list(Machine.objects.get().events.exclude(who=None).values_list("kind", flat=True))
+    who = list(Machine.objects.get().events.exclude(who=None).order_by("pk").values_list("kind", flat=True))
     assert who == ["paused", "resumed", "paused", "retired", "returned"]
     with pytest.raises(UnknownMachineToken):
         MachineToken.of("strn_x_y")
