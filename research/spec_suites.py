@@ -44,7 +44,7 @@ LARGEST = {
 LIMITS = {name: largest for names, largest in LARGEST.items() for name in names}
 UNLIMITED = {"--test-time", "--rate-limiting"}  # what bounds a load in time
 #: What a server counts, but no load calls.
-OWN_COMMANDS = {"info", "config|resetstat", "client|setinfo", "client|setname", "dbsize", "ping", "select"}
+OWN_COMMANDS = {"info", "config|resetstat", "client|setinfo"}
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Served:
 
 def scaled(arguments: str) -> list[str]:
     """The options of a line of memtier with small numbers. Raises ValueError for what no shell could split."""
-    options, words = [], iter(shlex.split(arguments))
-    for word in words:
-        name, is_one_word, value = word.partition("=")
+    options, remaining = [], iter(shlex.split(arguments))
+    for argument in remaining:
+        name, equals, value = argument.partition("=")
         if name not in LIMITS and name not in UNLIMITED:
-            options.append(word)
+            options.append(argument)
             continue
-        value = value if is_one_word else next(words, "")
+        value = value if equals else next(remaining, "")
         if name in LIMITS:
             options += [name, str(min(int(value), LIMITS[name])) if value.isdecimal() else value]
     return options if {"-n", "--requests"} & set(options) else [*options, "-n", str(REQUESTS)]
@@ -80,7 +80,7 @@ def lines_of(suite: dict[str, Any]) -> list[str] | None:
 
 def first_commands(suite: dict[str, Any]) -> Iterator[list[str]]:
     for command in suite.get("dbconfig", {}).get("init_commands") or ():
-        yield shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
+        yield shlex.split(command) if isinstance(command, str) else list(map(str, command))
 
 
 def play(suite: dict[str, Any], lines: list[str], program: list[str], server: Path) -> Served:
@@ -148,10 +148,10 @@ def compare(file: Path, programs: tuple[list[str], list[str]], server: Path) -> 
     except (ValueError, subprocess.TimeoutExpired, redis.ResponseError) as error:
         print(f"{file.name}: {' '.join(str(error).split())[:SHOWN]}", flush=True)
         return "broken"
-    found = list(differences(real, own))
-    for difference in found:
-        print(f"{file.name}: {difference}", flush=True)
-    return "differ" if found else "alike"
+    messages = list(differences(real, own))
+    for message in messages:
+        print(f"{file.name}: {message}", flush=True)
+    return "differ" if messages else "alike"
 
 
 def main() -> None:

@@ -43,8 +43,8 @@ def test_suites_of_other_tools_are_left_out() -> None:
 def test_differences_are_told_and_drawn_ones_are_not() -> None:
     real = Served((0, 0), {"get of the load": (400, 0), "set of the load": (40, 0)}, 1000)
     assert not list(differences(real, Served((0, 0), {"get of the load": (390, 3), "set of the load": (41, 0)}, 950)))
-    other = Served((0, 2), {"get of the load": (300, 20)}, 10)
-    assert list(differences(real, other)) == [
+    broken = Served((0, 2), {"get of the load": (300, 20)}, 10)
+    assert list(differences(real, broken)) == [
         "exit codes: (0, 0), (0, 2)",
         "get of the load: 400 calls, 300",
         "get of the load: 0 failures, 20",

@@ -6,7 +6,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from speedtrack.alerts.models import Alert
+from speedtrack.alerts.models import Alert, ChangePoint
+from speedtrack.benchmarks.metrics import METRICS, Direction, outside_key
 from speedtrack.notices.tests.history import History
 from speedtrack.projects.models import Project
 from speedtrack.web.pages.alerting import gains
@@ -47,6 +48,14 @@ def test_many_slowdowns_of_a_month_hide_no_gain(client: Client, db: None, monkey
         dated(redis.alert(1.5, subject="Copy twice"), 2026, 1)
     page = html_of(client.get("/p/redis/gains/?month=2026-01"))
     assert "1 confirmed gain" in page and "Copy less" in page
+
+
+@pytest.mark.parametrize("metric", [*METRICS, *(outside_key("hits", "", better) for better in Direction)])
+def test_the_database_calls_a_gain_what_a_change_point_does(db: None, metric: str) -> None:
+    redis = History()
+    alert = redis.alert(benchmarks=[])
+    points = [redis.grow(alert, ratio, "get-p1", metric) for ratio in (0.5, 1.0, 1.5)]
+    assert {point for point in points if not point.is_slowdown} == set(ChangePoint.objects.gains())
 
 
 def test_gains_of_all_projects_hide_private_ones(client: Client, db: None) -> None:
