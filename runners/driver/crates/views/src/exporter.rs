@@ -1,7 +1,7 @@
 //! Metrics over HTTP, for a Prometheus that asks for them: one small request at a time, on a thread of its own.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,8 +26,7 @@ pub fn begin(address: SocketAddr, scoreboards: Arc<Scoreboards>) -> Result<(), F
     thread::spawn(move || {
         for stream in listener.incoming() {
             match stream {
-                // Whoever asks and goes away does the load no harm.
-                Ok(stream) => drop(converse(stream, &scoreboards)),
+                Ok(stream) => serve(stream, &scoreboards),
                 // Too many open files, perhaps: later there may be one.
                 Err(_) => thread::sleep(TIMEOUT),
             }
@@ -36,9 +35,16 @@ pub fn begin(address: SocketAddr, scoreboards: Arc<Scoreboards>) -> Result<(), F
     Ok(())
 }
 
-fn converse(mut stream: TcpStream, scoreboards: &Scoreboards) -> io::Result<()> {
+fn serve(mut stream: TcpStream, scoreboards: &Scoreboards) {
+    // Whoever asks and goes away does the load no harm.
+    let _ = converse(&mut stream, scoreboards);
+    // A thread of the load that began meanwhile has a copy of the descriptor, so that a close alone would end nothing.
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+fn converse(stream: &mut TcpStream, scoreboards: &Scoreboards) -> io::Result<()> {
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let answer = match request(&mut stream)? {
+    let answer = match request(stream)? {
         Some(head) => answer(&head, scoreboards),
         None => response("431 Request Header Fields Too Large", "text/plain", "the request is too long\n"),
     };
@@ -87,4 +93,24 @@ fn response(status: &str, content_type: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn an_answer_ends_although_a_thread_holds_a_copy_of_the_connection() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
+        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let _copy = stream.try_clone().unwrap();
+        serve(stream, &Scoreboards::default());
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+    }
 }
