@@ -1,11 +1,13 @@
 """The start of the runner: its tools, its announcement to the server, and its ways of waiting for work."""
 
+import _thread
 import logging
 import os
 import platform
 import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -48,8 +50,7 @@ def run(settings: Settings, tuning: Tuning, once: bool, poll_every_s: float | No
     `once`: until there is no work; `poll_every_s`: asks at this interval; None: waits for messages of the broker.
     """
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    on_signals(stopping.set, signal.SIGTERM, signal.SIGINT)
     tools = replace(assemble(settings, stopping), tuning=tuning)
     directory = lock_directory(settings.locks)
     facts = tools.machine.environment({}).document()
@@ -68,6 +69,16 @@ def run(settings: Settings, tuning: Tuning, once: bool, poll_every_s: float | No
         return work(agent, settings, hello, once, poll_every_s)
     finally:
         tools.heartbeat.close(why_ended(agent, once))
+
+
+def on_signals(act: Callable[[], None], *numbers: signal.Signals) -> None:
+    """Calls `act` in a new thread for each of these signals.
+
+    A handler runs in the main thread, whatever that is about: it would wait for ever for a lock that the main thread
+    has, such as that of the event on which it waits.
+    """
+    for number in numbers:
+        signal.signal(number, lambda *_: _thread.start_new_thread(act, ()))
 
 
 def why_ended(agent: Agent, once: bool) -> str:
@@ -93,13 +104,13 @@ def work(agent: Agent, settings: Settings, hello: HelloReply, once: bool, poll_e
 def drain_on_signal(agent: Agent) -> None:
     """Makes the runner end on SIGUSR2, but after its run if it has one, so that an update does not lose the run."""
 
-    def drain(*_: object) -> None:
+    def drain() -> None:
         agent.draining.set()
-        threading.Thread(target=agent.tools.heartbeat.drain, name="drain", daemon=True).start()  # it takes a lock
         if not agent.at_work:
             os.kill(os.getpid(), signal.SIGTERM)
+        agent.tools.heartbeat.drain()
 
-    signal.signal(signal.SIGUSR2, drain)
+    on_signals(drain, signal.SIGUSR2)
 
 
 def replace_token(tools: Tools, settings: Settings) -> None:

@@ -336,3 +336,20 @@ def test_a_runner_that_waits_for_cores_can_be_stopped(
     assert ended(second)[0] == 0 and len(api.of("claim")) == 1
     why = "was drained, such as for an update" if number == signal.SIGUSR2 else "was stopped"
     assert api.bodies("beat")[-1]["ended"] == why
+
+
+SIGNALLED_WITH_THE_LOCK = """
+import signal
+import threading
+from runners.work.startup import on_signals
+
+stopping = threading.Event()
+on_signals(stopping.set, signal.SIGTERM)
+with stopping._cond:  # as `wait` has it at its begin and end
+    signal.raise_signal(signal.SIGTERM)
+assert stopping.wait(100)
+"""
+
+
+def test_a_signal_may_come_while_the_runner_has_the_lock_of_its_stop_event() -> None:
+    subprocess.run([sys.executable, "-c", SIGNALLED_WITH_THE_LOCK], cwd=ROOT, check=True, timeout=LIMIT_S)

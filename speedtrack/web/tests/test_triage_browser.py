@@ -58,7 +58,7 @@ def test_the_whole_triage_by_keyboard(live_server: Any, settings: Any, tmp_path:
     assert page.locator("label[data-hint]").evaluate(hint) == '"Ctrl+Enter saves"'
     page.keyboard.type("jkx is noise of the test")  # keys are letters in a field
     press(page, "Enter")
-    expect(page.get_by_text("Saved: 1 alert.")).to_be_visible()
+    expect(page.get_by_text("no slowdown waits for a decision")).to_be_visible()
     assert Alert.objects.get().status == "invalid"
 
     page.goto(f"{live_server.url}/alerts/?status=all")
@@ -67,7 +67,7 @@ def test_the_whole_triage_by_keyboard(live_server: Any, settings: Any, tmp_path:
     press(page, "a")
     expect(page.get_by_text("Saved.")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
-    page.wait_for_url(f"**/alerts/{alert.pk}/")
+    expect(page.get_by_role("button", name="Undo")).to_have_count(0)
     assert Alert.objects.get().assignee is None
     press(page, "f")
     page.keyboard.type("mended since")
