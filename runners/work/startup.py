@@ -1,13 +1,11 @@
 """The start of the runner: its tools, its announcement to the server, and its ways of waiting for work."""
 
-import _thread
 import logging
 import os
 import platform
 import signal
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +24,7 @@ from runners.measuring.perf import Profiler
 from runners.measuring.quiet import QuietGate
 from runners.measuring.tools import Tools
 from runners.processes.children import Processes
+from runners.processes.signals import on_signals
 from runners.reporting.client import Client
 from runners.reporting.connection import HelloReply, Unreachable
 from runners.reporting.heartbeat import Heartbeat
@@ -69,16 +68,6 @@ def run(settings: Settings, tuning: Tuning, once: bool, poll_every_s: float | No
         return work(agent, settings, hello, once, poll_every_s)
     finally:
         tools.heartbeat.close(why_ended(agent, once))
-
-
-def on_signals(act: Callable[[], None], *numbers: signal.Signals) -> None:
-    """Calls `act` in a new thread for each of these signals.
-
-    A handler runs in the main thread, whatever that is about: it would wait for ever for a lock that the main thread
-    has, such as that of the event on which it waits.
-    """
-    for number in numbers:
-        signal.signal(number, lambda *_: _thread.start_new_thread(act, ()))
 
 
 def why_ended(agent: Agent, once: bool) -> str:

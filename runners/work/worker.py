@@ -14,6 +14,7 @@ from celery.worker.consumer import Consumer
 from runners.brokers import Broker
 from runners.errors import Unauthorized
 from runners.probing import let_workers_wait, reason
+from runners.processes.signals import outside_handler
 
 TASK = "speedtrack.look_for_work"
 
@@ -87,7 +88,7 @@ def serve(look: Callable[[], None], source: NudgeSource, machine: str, stopping:
             raise WorkerShutdown(0)
 
     def shut_down(**_: Any) -> None:
-        stopping.set()
+        outside_handler(stopping.set)  # Celery calls this in its handler of SIGTERM
 
     app.task(name=TASK, ignore_result=True)(look_for_work)
 

@@ -338,10 +338,10 @@ def test_a_runner_that_waits_for_cores_can_be_stopped(
     assert api.bodies("beat")[-1]["ended"] == why
 
 
-SIGNALLED_WITH_THE_LOCK = """
+ALONE = """
 import signal
 import threading
-from runners.work.startup import on_signals
+from runners.processes.signals import on_signals
 
 stopping = threading.Event()
 on_signals(stopping.set, signal.SIGTERM)
@@ -349,7 +349,24 @@ with stopping._cond:  # as `wait` has it at its begin and end
     signal.raise_signal(signal.SIGTERM)
 assert stopping.wait(100)
 """
+UNDER_CELERY = """
+import signal
+import threading
+from types import SimpleNamespace
+from runners.work.worker import TASK, NudgeSource, celery_app, serve
+
+broker, stopping = SimpleNamespace(settings={"broker_url": "memory://"}), threading.Event()
+
+def look():
+    with stopping._cond:
+        signal.raise_signal(signal.SIGTERM)
+    assert stopping.wait(100)
+
+celery_app(broker, "q").send_task(TASK, queue="q")
+serve(look, NudgeSource(broker, "q", print), "m1", stopping)
+"""
 
 
-def test_a_signal_may_come_while_the_runner_has_the_lock_of_its_stop_event() -> None:
-    subprocess.run([sys.executable, "-c", SIGNALLED_WITH_THE_LOCK], cwd=ROOT, check=True, timeout=LIMIT_S)
+@pytest.mark.parametrize("script", [ALONE, UNDER_CELERY])
+def test_a_signal_may_come_while_the_runner_has_the_lock_of_its_stop_event(script: str) -> None:
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, timeout=LIMIT_S)
