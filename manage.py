@@ -5,12 +5,15 @@ import os
 import sys
 from collections.abc import Callable
 
+from runners.processes.signals import interruptible
+
 # Answers without a database; or (`up`) becomes a process that cares for it by itself.
 NEEDS_NO_DATABASE = {"help", "--help", "-h", "version", "--version", "up"}
 # Starts the whole system on this machine.
 STARTS_ALL = {"demo", "serve"}
 
 
+@interruptible()
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "speedtrack.settings")
     try:

@@ -10,6 +10,7 @@ from runners import doctor, failpoints, logs, traces
 from runners.commands import show_plan, show_tuning, tune_by_hand
 from runners.errors import RunnerError, SettingsError, Unauthorized, WrongVersion
 from runners.machine.file_lock import lock_file
+from runners.processes.signals import interruptible
 from runners.reporting.connection import Unreachable
 from runners.tuning import tune
 from runners.work.enrolment import enroll, load_settings
@@ -80,7 +81,7 @@ examples:
   python -m runners doctor           check compiler, cores, kernel, disk, sandbox, Docker, token, server and clock
 
 exit codes: 0 ended as requested, 1 the server refuses this machine or its version, or cannot be used, or doctor found
-            something bad, 2 a setting is missing or wrong
+            something bad, 2 a setting is missing or wrong, 130 interrupted by Ctrl-C before it worked
 """
 
 
@@ -127,6 +128,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     return arguments
 
 
+@interruptible()
 def main(argv: list[str] | None = None) -> int:
     """Runs a command of the runner; returns its exit code."""
     arguments = parse_arguments(sys.argv[1:] if argv is None else argv)

@@ -13,6 +13,7 @@ import sys
 
 from django.core.exceptions import ImproperlyConfigured
 
+from runners.processes.signals import interruptible
 from speedtrack.http import origins
 from speedtrack.processes import devstack
 from speedtrack.processes.devstack import BASE_DIR, PROCESSES
@@ -24,6 +25,7 @@ NEEDED = {
 LISTENING = {"web": "WEB_ADDRESS", "live": "LIVE_ADDRESS"}
 
 
+@interruptible()
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["broker"]:
         become_broker(arguments[1:])

@@ -37,9 +37,16 @@ def main() -> None:
 
 
 def end_by_signals() -> None:
-    """Raise KeyboardInterrupt for SIGTERM and SIGINT."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT too, because shells start background jobs with it ignored
-        signal.signal(number, signal.default_int_handler)
+    """Raise KeyboardInterrupt for the first SIGTERM or SIGINT. Ignore later ones: they would cut the stop short."""
+    numbers = (signal.SIGINT, signal.SIGTERM)  # SIGINT too, because shells start background jobs with it ignored
+
+    def end(*_: object) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in numbers:
+        signal.signal(number, end)
 
 
 def keep_up() -> None:

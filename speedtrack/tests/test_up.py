@@ -88,7 +88,9 @@ def test_the_server_is_kept_up_until_it_is_told_to_end(
     until("streams again", lambda: answers(f"http://{environment['LIVE_ADDRESS']}/live/healthz"), server)
     key = Path(environment["SPEEDTRACK_HOME"]) / "secret-key"
     assert key.stat().st_mode & 0o777 == 0o600 and len(key.read_text()) >= 64
-    server.send_signal(signal.SIGTERM)
+    for _ in range(3):  # by somebody who is impatient
+        server.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
     said, _ = server.communicate(timeout=PATIENCE_S)
     assert server.returncode == 0 and "The live had ended, and was started again" in said, said
     assert f"Serving at http://{environment['WEB_ADDRESS']}" in said
@@ -177,3 +179,25 @@ def test_a_release_archive_is_set_up_without_npm(tmp_path: Path) -> None:
     (tmp_path / "frontend/dist/.built").touch()
     (tmp_path / "frontend/package.json").touch()  # whatever the times of unpacked files are
     assert "manage.py up" in steps() and "npm" not in steps()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["manage.py", "migrate"], ["-m", "runners", "enroll", "http://127.0.0.1:{port}", "st-code"]],
+)
+def test_ctrl_c_is_no_traceback(environment: dict[str, str], command: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = str(silent.getsockname()[1])
+        process = subprocess.Popen(
+            [sys.executable, *(word.replace("{port}", port) for word in command)],
+            cwd=devstack.BASE_DIR,
+            env=environment | {"DATABASE_URL": f"postgresql://u:p@127.0.0.1:{port}/d"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        connection, _ = silent.accept()
+        with connection:
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, said) == (130, "interrupted\n")
