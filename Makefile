@@ -134,12 +134,13 @@ history: setup $(VENV)/.development ## measure a real history and take the pictu
 # Zig links the driver against the symbols of an old C library, so that the wheel suits any Linux that has Python 3.11. Paths
 # of this machine stay out of the driver, as its digest is part of what a series is.
 WHEEL_LIBC := 2.28
-WHEEL_TARGET := $(shell uname -m)-unknown-linux-gnu
+MACHINE ?= $(shell uname -m)
+WHEEL_TARGET := $(MACHINE)-unknown-linux-gnu
 WHEEL_DRIVER := $(or $(CARGO_TARGET_DIR),runners/driver/target)/$(WHEEL_TARGET)/release/speedbench
 PLAIN_PATHS = 'target.$(WHEEL_TARGET).rustflags=["--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo", \
 	"--remap-path-prefix=$(CURDIR)/runners/driver=driver"]'
 
-wheel:           ## the runner with its driver in one file, in dist/; CARRIED=program puts that driver into it, unbuilt
+wheel:           ## the runner with its driver in one file, in dist/; MACHINE=aarch64; CARRIED=program puts that driver into it, unbuilt
 	$(if $(CARRIED),,$(MAKE) --no-print-directory $(WHEEL_DRIVER))
 	SPEEDTRACK_CARRIED_DRIVER=$(abspath $(or $(CARRIED),$(WHEEL_DRIVER))) $(PYTHON) -m pip wheel --quiet \
 		--disable-pip-version-check --no-deps --wheel-dir $(DIST) ./runners

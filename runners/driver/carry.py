@@ -5,7 +5,6 @@ any machine, and its runner looks for a driver on PATH. `make wheel` sets it to 
 """
 
 import os
-import platform
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ PLACE = "bin/speedbench"  # in the package: runners/work/settings.py looks there
 UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
 OF_RUNNER = ("speedtrack-runner.service", "speedtrack-tune.service", "speedtrack-runner.sysusers")
 OLDEST = (2, 17)  # the oldest C library that Rust's own library supports
+# By the number in the header of a program (elf.h).
+MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64", 21: "ppc64le", 22: "s390x"}
 
 
 class CarriedFiles(BuildHookInterface):  # type: ignore[misc]
@@ -35,7 +36,11 @@ class CarriedFiles(BuildHookInterface):  # type: ignore[misc]
 
 
 def platform_tag(driver: Path) -> str:
-    """The platform tag of a program, from the newest symbols of the C library that it needs (PEP 600)."""
-    versions = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?:\.\d+)?(?=\0)", driver.read_bytes())
+    """The platform tag of a program: its machine, and the newest symbols of the C library that it needs (PEP 600)."""
+    program = driver.read_bytes()
+    number = int.from_bytes(program[18:20], "little" if program[5:6] == b"\1" else "big")
+    if not program.startswith(b"\x7fELF") or number not in MACHINES:
+        raise SystemExit(f"{driver} is no program of {', '.join(MACHINES.values())}: build it with `make wheel`")
+    versions = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?:\.\d+)?(?=\0)", program)
     newest = max([OLDEST, *((int(major), int(minor)) for major, minor in versions)])
-    return f"manylinux_{newest[0]}_{newest[1]}_{platform.machine()}"
+    return f"manylinux_{newest[0]}_{newest[1]}_{MACHINES[number]}"

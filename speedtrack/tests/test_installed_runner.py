@@ -53,18 +53,21 @@ prefill = true, warmup_s = 0.05, duration_s = 0.2 }
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    room = tmp_path_factory.mktemp("wheel")
-    done = subprocess.run(
-        ["make", "wheel", f"CARRIED={DRIVER}", f"DIST={room}", f"PYTHON={sys.executable}"],
+    done = make_wheel(DRIVER, room := tmp_path_factory.mktemp("wheel"))
+    assert done.returncode == 0, done.stderr
+    [found] = room.glob("*.whl")
+    return found
+
+
+def make_wheel(driver: Path, room: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["make", "wheel", f"CARRIED={driver}", f"DIST={room}", f"PYTHON={sys.executable}"],
         cwd=devstack.BASE_DIR,
         env={**os.environ, "MAKEFLAGS": ""},
         capture_output=True,
         text=True,
         timeout=INSTALL_S,
     )
-    assert done.returncode == 0, done.stderr
-    [found] = room.glob("*.whl")
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +117,20 @@ def test_the_wheel_says_which_machines_its_driver_runs_on(wheel: Path) -> None:
     listed = subprocess.run(["objdump", "-T", str(DRIVER)], capture_output=True, text=True, check=True).stdout
     newest = max((int(a), int(b)) for a, b in re.findall(r"GLIBC_(\d+)\.(\d+)", listed))
     assert wheel.name.endswith(f"-py3-none-manylinux_{newest[0]}_{newest[1]}_{platform.machine()}.whl")
+
+
+def test_a_wheel_is_for_the_machine_of_its_driver(tmp_path: Path) -> None:
+    """Not for the one that makes it: a driver for ARM is compiled elsewhere."""
+    program = bytearray(DRIVER.read_bytes())
+    program[18:20] = (183).to_bytes(2, "little")  # EM_AARCH64 of elf.h
+    (driver := tmp_path / "speedbench").write_bytes(program)
+    driver.chmod(0o755)
+    assert make_wheel(driver, tmp_path).returncode == 0
+    assert [file.name.endswith("_aarch64.whl") for file in tmp_path.glob("*.whl")] == [True]
+
+    driver.write_text("#!/bin/sh\n")
+    done = make_wheel(driver, tmp_path / "none")
+    assert done.returncode != 0 and "is no program of x86_64, aarch64" in done.stderr
 
 
 def test_the_installed_driver_is_the_one_that_was_built(python: Path) -> None:

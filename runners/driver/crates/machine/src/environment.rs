@@ -51,7 +51,7 @@ impl Environment {
         let huge_pages = line("sys/kernel/mm/transparent_hugepage/enabled");
         Environment {
             kernel: or_unknown(line("proc/sys/kernel/osrelease")),
-            cpu_model: or_unknown(entry(&root.join("proc/cpuinfo"), "model name")),
+            cpu_model: or_unknown(cpu_model(&root.join("proc/cpuinfo"))),
             cpus_allowed: or_unknown(entry(&root.join("proc/self/status"), "Cpus_allowed_list")),
             clocksource: or_unknown(line(CLOCKSOURCE)),
             governor: or_unknown(governors(&root.join(CPUS))),
@@ -78,6 +78,14 @@ fn entry(path: &Path, name: &str) -> Option<String> {
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
     let value = pairs.into_iter().find(|(key, _)| key.trim() == name)?.1.trim();
     (!value.is_empty()).then(|| value.to_owned())
+}
+
+/// The name of the processor; ARM names its processors by numbers, which are spelled as the runner does.
+fn cpu_model(path: &Path) -> Option<String> {
+    entry(path, "model name").or_else(|| {
+        let (implementer, part) = (entry(path, "CPU implementer")?, entry(path, "CPU part")?);
+        Some(format!("implementer {implementer} part {part}"))
+    })
 }
 
 fn governors(cpus: &Path) -> Option<String> {
@@ -120,6 +128,13 @@ mod tests {
     fn what_cannot_be_read_is_unknown() {
         let environment = serde_json::to_value(machine(&[])).unwrap();
         assert!(environment.as_object().unwrap().values().all(|fact| fact == "unknown"), "{environment}");
+    }
+
+    #[test]
+    fn a_processor_without_a_name_has_its_numbers() {
+        let environment =
+            machine(&[("proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n")]);
+        assert_eq!(environment.cpu_model, "implementer 0x41 part 0xd0c");
     }
 
     #[test]
