@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
 
 use serde_json::Value;
 
+use super::going_on::wait_until;
 use super::machine::{OURS, Redis, output, said};
 use super::memcached_server::{Memcached, failure};
 
@@ -135,7 +134,7 @@ fn a_lost_server_ends_the_run_or_is_waited_for() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    thread::sleep(Duration::from_millis(1500));
+    wait_until("the load does not begin", || servers[1].stats()["cmd_get"] > 0);
     servers[1].kill();
     let ended = child.wait_with_output().unwrap();
     let message = String::from_utf8(ended.stderr).unwrap();
@@ -147,8 +146,9 @@ fn a_lost_server_ends_the_run_or_is_waited_for() {
     let mut servers = started(3);
     document(&servers, "--prefill -r 1000 -t get -c 6 -n 100");
     let words = spread(&servers, "-r 1000 -t get -c 6 --duration 2 --reconnect-on-error");
+    let before = servers[2].stats()["cmd_get"];
     let child = std::process::Command::new(OURS).args(&words).stdout(Stdio::piped()).spawn().unwrap();
-    thread::sleep(Duration::from_millis(1200));
+    wait_until("the load does not begin", || servers[2].stats()["cmd_get"] > before);
     servers[2].kill();
     let ended = child.wait_with_output().unwrap();
     assert!(ended.status.success());
