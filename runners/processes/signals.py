@@ -4,9 +4,10 @@ A handler runs in the main thread, whatever that is about. It would wait for eve
 such as that of the event on which the main thread waits. So what needs a lock is done outside the handler.
 """
 
-import _thread
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -14,14 +15,26 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT  # as shells report a program that this s
 
 
 def on_signals(act: Callable[[], None], *numbers: signal.Signals) -> None:
-    """Calls `act` in a new thread for each of these signals."""
+    """Calls `act` outside the handler for each of these signals."""
+    wake = outside_handlers(act)
     for number in numbers:
-        signal.signal(number, lambda *_: outside_handler(act))
+        signal.signal(number, lambda *_: wake())
 
 
-def outside_handler(act: Callable[[], None]) -> None:
-    """Calls `act` in a new thread. A handler may call this, since it takes no lock, unlike the start of a `Thread`."""
-    _thread.start_new_thread(act, ())
+def outside_handlers(act: Callable[[], None]) -> Callable[[], None]:
+    """Returns a function that a handler may call: it makes a thread, which waits from now on, call `act`.
+
+    The thread exists before the signal, because at that moment the machine may be out of threads.
+    """
+    calls = os.eventfd(0, os.EFD_CLOEXEC)
+
+    def wait() -> None:
+        while True:
+            os.eventfd_read(calls)
+            act()
+
+    threading.Thread(target=wait, name="signals", daemon=True).start()
+    return lambda: os.eventfd_write(calls, 1)
 
 
 @contextmanager

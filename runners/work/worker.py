@@ -14,7 +14,7 @@ from celery.worker.consumer import Consumer
 from runners.brokers import Broker
 from runners.errors import Unauthorized
 from runners.probing import let_workers_wait, reason
-from runners.processes.signals import outside_handler
+from runners.processes.signals import outside_handlers
 
 TASK = "speedtrack.look_for_work"
 
@@ -69,6 +69,18 @@ def consumer_of(show: Callable[[str], None]) -> type[Consumer]:
     return ShowingConsumer
 
 
+def worker_of(app: Celery) -> type[Any]:
+    """Celery's worker, which leaves SIGHUP as it is. Celery restarts at it, even where `nohup` has it ignored."""
+
+    class RunnerWorker(app.Worker):  # type: ignore[misc]
+        def install_platform_tweaks(self, worker: Any) -> None:
+            handler = signal.getsignal(signal.SIGHUP)
+            super().install_platform_tweaks(worker)
+            signal.signal(signal.SIGHUP, handler)
+
+    return RunnerWorker
+
+
 def serve(look: Callable[[], None], source: NudgeSource, machine: str, stopping: threading.Event) -> int:
     """Calls `look` for each message, until SIGTERM or SIGINT; returns the exit code.
 
@@ -87,8 +99,10 @@ def serve(look: Callable[[], None], source: NudgeSource, machine: str, stopping:
         if stopping.is_set():
             raise WorkerShutdown(0)
 
+    stop = outside_handlers(stopping.set)
+
     def shut_down(**_: Any) -> None:
-        outside_handler(stopping.set)  # Celery calls this in its handler of SIGTERM
+        stop()  # Celery calls this in its handler of SIGTERM
 
     app.task(name=TASK, ignore_result=True)(look_for_work)
 
@@ -98,7 +112,7 @@ def serve(look: Callable[[], None], source: NudgeSource, machine: str, stopping:
 
     signals.worker_shutting_down.connect(shut_down)
     signals.worker_ready.connect(stop_if_signalled_while_starting)
-    worker = app.Worker(
+    worker = worker_of(app)(
         pool="solo",
         concurrency=1,
         queues=[source.queue],

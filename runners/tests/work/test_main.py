@@ -356,14 +356,17 @@ from types import SimpleNamespace
 from runners.work.worker import TASK, NudgeSource, celery_app, serve
 
 broker, stopping = SimpleNamespace(settings={"broker_url": "memory://"}), threading.Event()
+hangups = [signal.getsignal(signal.SIGHUP)]
 
 def look():
+    hangups.append(signal.getsignal(signal.SIGHUP))
     with stopping._cond:
         signal.raise_signal(signal.SIGTERM)
     assert stopping.wait(100)
 
 celery_app(broker, "q").send_task(TASK, queue="q")
 serve(look, NudgeSource(broker, "q", print), "m1", stopping)
+assert len(set(hangups)) == 1 < len(hangups)
 """
 
 
