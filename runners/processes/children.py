@@ -139,9 +139,18 @@ class Processes:
         }
         with affinity(command.cpus), memory.bind_memory(command.nodes):
             process, sandbox = self._popen(command, {MARK_VARIABLE: mark}, options)
-        child = Child(process, self.directory / f"{process.pid}.json", mark, _pidfd(process, sandbox), sandbox)
+        record = self.directory / f"{process.pid}.json"
+        try:
+            child = Child(process, record, mark, _pidfd(process, sandbox), sandbox)
+        except BaseException:
+            _end_unwatched(process, sandbox, mark)
+            raise
         self.latest = child.pid
-        child.record.write_text(json.dumps({"pid": process.pid, "start_ticks": start_ticks(process.pid)}))
+        try:
+            record.write_text(json.dumps({"pid": process.pid, "start_ticks": start_ticks(process.pid)}))
+        except BaseException:  # such as of a full disk
+            child.end(grace_s=0)
+            raise
         return child
 
     def _popen(
@@ -153,9 +162,10 @@ class Processes:
             mounts = self.sandbox.mounts(command.view)
             program = SandboxedProgram(command.argv, environment, command.directory, mounts)
             return running.start(program, command.network, env=mark, **options)
-        enter = command.network.enter if command.network else None
-        process = subprocess.Popen(command.argv, cwd=command.directory, env=environment, preexec_fn=enter, **options)
-        return process, None
+        options |= {"cwd": command.directory, "env": environment}
+        if command.network:
+            return running.start_inside(command.network, command.argv, **options), None
+        return subprocess.Popen(command.argv, **options), None
 
     def end_strays(self) -> int:
         """Ends the processes that a killed runner of this home left behind; returns their number."""
@@ -166,6 +176,16 @@ class Processes:
 def exit_text(status: int) -> str:
     """The end of a process in words, from its exit status."""
     return f"signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def _end_unwatched(process: "subprocess.Popen[bytes]", sandbox: RunningSandbox | None, mark: str) -> None:
+    """Ends a process of which no descriptor could be opened."""
+    if sandbox:
+        sandbox.end()
+    else:
+        signal_group(process.pid, signal.SIGKILL)
+    process.wait(KILL_GRACE_S)
+    end_marked(mark)
 
 
 def _pidfd(process: "subprocess.Popen[bytes]", sandbox: RunningSandbox | None) -> int:

@@ -1,6 +1,5 @@
 """Starts a program in a sandbox, gives access to its network, and ends it with everything that it started."""
 
-import ctypes
 import json
 import os
 import select
@@ -13,13 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LAUNCH = Path(__file__).with_name("launch.py")
+LAUNCH, ENTER = (Path(__file__).with_name(name) for name in ("launch.py", "enter.py"))
 ASK_SOCKET = b"socket"  # as launch.py understands it
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 ANSWER_S, START_S = 5.0, 30.0
-CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NoSandbox(OSError):
@@ -45,15 +41,6 @@ class RunningSandbox:
     def namespace(self, kind: str) -> int:
         """A descriptor of a namespace of the sandbox: `user` or `net`. Raises OSError if the sandbox has ended."""
         return os.open(f"/proc/{self.keeper}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
-
-    def enter(self) -> None:
-        """Moves the calling process, which must have one thread, to the network of the sandbox. Raises OSError."""
-        # Only root, or a process inside it, may enter the network of another user namespace.
-        kinds = {"net": CLONE_NEWNET} if os.geteuid() == 0 else {"user": CLONE_NEWUSER, "net": CLONE_NEWNET}
-        for descriptor, flag in [(self.namespace(kind), flag) for kind, flag in kinds.items()]:
-            if _libc.setns(ctypes.c_int(descriptor), ctypes.c_int(flag)):
-                raise OSError(ctypes.get_errno(), "setns: the network of the sandbox cannot be entered")
-            os.close(descriptor)
 
     def end(self) -> None:
         """Makes the keeper end all processes of the sandbox, and then itself."""
@@ -110,6 +97,31 @@ def start(
         process.wait()
         raise
     return process, RunningSandbox(process.pid, pid, control)
+
+
+def start_inside(network: RunningSandbox, argv: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+    """Starts a program outside the sandbox that uses its network. Raises OSError, as if the sandbox has ended."""
+    # Only root, or a process inside it, may enter the network of another user namespace.
+    kinds = ("net",) if os.geteuid() == 0 else ("user", "net")
+    reading, report = os.pipe()
+    descriptors = [report]
+    try:
+        for kind in kinds:
+            descriptors.append(network.namespace(kind))
+        command = [sys.executable, "-I", "-S", str(ENTER), ",".join(map(str, descriptors)), *argv]
+        process = subprocess.Popen(command, pass_fds=descriptors, **options)
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    with os.fdopen(reading, "rb") as stream:
+        failure = stream.read()  # ends when the program begins
+    if failure:
+        process.wait()
+        raise OSError(*json.loads(failure))
+    return process
 
 
 def _started(control: socket.socket, reading: int) -> int:

@@ -66,6 +66,14 @@ def test_all_threads_are_moved_and_moved_back_while_others_start_and_end() -> No
     assert set(seen) == {(cpus, cpus)} and allowed_cpus() == before
 
 
+def test_a_child_that_cannot_be_recorded_is_ended(processes: Processes, home: Path) -> None:
+    """As on a full disk: nobody would end it."""
+    processes.directory = home / "missing"
+    with pytest.raises(FileNotFoundError):
+        shell(processes, home, "sleep 300")
+    assert marked(home) == []
+
+
 def test_ending_a_child_ends_its_group(processes: Processes, home: Path) -> None:
     child = shell(processes, home, "trap '' TERM; sleep 300 & setsid sleep 301 & echo up; wait")
     await_output(home, "up")

@@ -394,6 +394,27 @@ def test_the_network_of_a_sandbox_has_the_settings_of_the_host(home: Path, sandb
     assert (home / "output").read_text().startswith("".join(file.read_text() for file in files))
 
 
+def test_a_program_outside_a_sandbox_uses_its_network(home: Path, sandbox: Sandbox) -> None:
+    """No library's work after a fork keeps it out, such as a thread that is started in each forked child."""
+    child = shell(Processes(home, sandbox), home, f"sleep {LONG}")
+    assert child.sandbox
+    forks, is_over = home / "forks", False
+    os.register_at_fork(after_in_child=lambda: None if is_over else forks.touch())
+    try:
+        own, theirs = os.readlink("/proc/self/ns/net"), os.readlink(f"/proc/{child.sandbox.keeper}/ns/net")
+        words = ["readlink", "/proc/self/ns/net"]
+        with running_sandbox.start_inside(child.sandbox, words, stdout=subprocess.PIPE) as process:
+            assert process.stdout and process.stdout.read().decode().strip() == theirs != own
+        assert not forks.exists()
+        with pytest.raises(FileNotFoundError):
+            running_sandbox.start_inside(child.sandbox, ["/nowhere"])
+    finally:
+        is_over = True
+        child.end()
+    with pytest.raises(OSError, match=r"No such file|No such process"):
+        running_sandbox.start_inside(child.sandbox, ["true"])
+
+
 def test_wrong_settings_are_refused_with_the_remedy() -> None:
     with pytest.raises(SettingsError, match="SPEEDTRACK_SANDBOX is 'yes': set it to one of auto, off, required"):
         sandbox_of_machine({"SPEEDTRACK_SANDBOX": "yes"})
