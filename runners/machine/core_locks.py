@@ -123,6 +123,7 @@ class CoreLocks:
             return None
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         with contextlib.suppress(OSError):  # on a full disk the lock holds nevertheless
+            os.ftruncate(descriptor, 0)  # a killed holder has left its text
             os.pwrite(descriptor, json.dumps(asdict(self.holder) | {"since": now}).encode(), 0)
         return descriptor
 

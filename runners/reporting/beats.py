@@ -91,7 +91,11 @@ class Beats:
             case "server":
                 self.connection = ServerConnection(**message)
             case "hold":
-                move_process(frozenset(message.pop("cpus")))
+                cpus = frozenset(message.pop("cpus"))
+                try:
+                    move_process(cpus)
+                except OSError as error:  # they were taken from this process
+                    tell("note", text=f"the heartbeat cannot move to CPUs {sorted(cpus)}: {error.strerror}")
                 self.hold, self.moment = Hold(**message), None
                 self.due = True
             case "drop":

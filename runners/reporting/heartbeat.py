@@ -59,7 +59,7 @@ class Heartbeat:
     def _start(self) -> None:
         path = os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])])
         with affinity(self.cpus):
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-m", "runners.reporting.beats"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -67,10 +67,15 @@ class Heartbeat:
                 env={**os.environ, "PYTHONPATH": path},
                 start_new_session=True,  # Ctrl-C ends only the runner, which still needs its lease while it stops
             )
+        try:
+            threading.Thread(target=self._listen, args=(process,), name="heartbeat", daemon=True).start()
+        except RuntimeError:
+            process.kill()
+            raise
+        self._process = process
         self._write({"kind": "server", "url": self.connection.url, "token": self.connection.token})
         for message in list(self._last.values()):
             self._write(message)
-        threading.Thread(target=self._listen, args=(self._process,), name="heartbeat", daemon=True).start()
 
     def hold(self, lease: Message, cpus: frozenset[int]) -> None:
         """Renews a lease from now on, with the process on these CPUs."""
@@ -128,7 +133,8 @@ class Heartbeat:
             process, self._process = self._process, None
         if process:
             assert process.stdin is not None
-            process.stdin.close()
+            with suppress(OSError):  # it has ended, and a line for it is left
+                process.stdin.close()
             process.send_signal(signal.SIGTERM)  # it may be in the middle of a call
             process.wait()
         if why:
@@ -152,14 +158,26 @@ class Heartbeat:
 
     def _listen(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            self._hear(json.loads(line))
+        with suppress(ValueError):  # a line that was cut short when it was killed
+            for line in process.stdout:
+                self._hear(json.loads(line))
         process.wait()
+        while not self._replaced(process):
+            pass
+
+    def _replaced(self, ended: "subprocess.Popen[str]") -> bool:
+        """Starts the process again after a pause; returns False if that fails, such as for lack of memory."""
         time.sleep(PAUSE_S)
         with self._lock:
-            if self._process is process:
-                log.warning("the heartbeat has ended (status %s): it is started again", process.returncode)
+            if self._process is not ended:
+                return True
+            log.warning("the heartbeat has ended (status %s): it is started again", ended.returncode)
+            try:
                 self._start()
+            except (OSError, RuntimeError) as error:
+                log.error("the heartbeat cannot be started: %s; trying again", error)
+                return False
+            return True
 
     def _hear(self, message: Message) -> None:
         match message["kind"]:

@@ -1,5 +1,6 @@
 """The heartbeat as a real process against a real server: where it runs, when it ends, and when it does not renew."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,6 +72,36 @@ def test_a_heartbeat_that_is_killed_is_started_again_and_goes_on(heartbeat: Hear
     until(lambda: pid_of(heartbeat) != first)
     before = len(api.of("/renew"))
     until(lambda: len(api.of("/renew")) > before)
+
+
+def test_a_heartbeat_that_cannot_be_started_again_is_tried_again(
+    heartbeat: Heartbeat, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while a build takes all memory."""
+    heartbeat.hold(lease(), ONE_CPU)
+    first, start, failures = pid_of(heartbeat), subprocess.Popen, []
+
+    def popen(*words: Any, **options: Any) -> "subprocess.Popen[str]":
+        if not failures:
+            failures.append(words)
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        return start(*words, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    os.kill(first, signal.SIGKILL)
+    until(lambda: pid_of(heartbeat) != first)
+    before = len(api.of("/renew"))
+    until(lambda: len(api.of("/renew")) > before)
+
+
+def test_it_can_be_closed_after_it_was_killed(heartbeat: Heartbeat, api: Api) -> None:
+    heartbeat.start()
+    assert heartbeat._process is not None
+    heartbeat._process.kill()
+    heartbeat._process.wait()
+    heartbeat.drop()
+    heartbeat.close("was stopped")
+    assert api.bodies("beat")[-1]["ended"] == "was stopped"
 
 
 def test_it_ends_with_a_runner_that_is_killed(api: Api, tmp_path: Path) -> None:
