@@ -53,12 +53,11 @@ class Agent:
 
     def _work(self) -> int:
         count = 0
-        while not self.stopping.is_set() and not self.draining.is_set():
+        while not self._is_ending():
             self.client.flush()
             if not self._has_space():
                 return count
             with ExitStack() as cores:
-                cores.callback(self._rest)
                 claimed = self.client.retried(lambda: self._claim(cores))
                 if claimed is None:
                     return count
@@ -84,8 +83,9 @@ class Agent:
     def _claim(self, cores: ExitStack) -> tuple[dict[str, Any], float] | None:
         """A job and the time of its claim; the cores are held until the stack is closed. None: no work."""
         with ExitStack() as reservation:
-            if not reservation.enter_context(self.tools.hold(self.stopping)):
+            if self._is_ending() or not reservation.enter_context(self.tools.hold(self.stopping)):
                 return None
+            reservation.callback(self._rest)
             self.at_work = True
             claimed_at = boottime()
             document = self.client.claim()
@@ -97,6 +97,9 @@ class Agent:
 
     def _rest(self) -> None:
         self.at_work = False
+
+    def _is_ending(self) -> bool:
+        return self.stopping.is_set() or self.draining.is_set()
 
     def _take(self, document: dict[str, Any], claimed_at: float) -> None:
         try:

@@ -15,6 +15,7 @@ from runners.loads.recordings import Recordings
 from runners.machine.placement import Placement
 from runners.machine.topology import allowed_cpus
 from runners.measuring.tools import Tools
+from runners.reporting.connection import Unreachable
 from runners.tests.api import Api, RecordedCall
 from runners.tests.conftest import (
     BASE_SHA,
@@ -287,6 +288,20 @@ def test_nothing_is_built_for_connections_that_the_machine_forbids(api: Api, age
     api.jobs = [make_job(benchmarks=[make_benchmark("get-connections.1000000000", clients=1_000_000_000)])]
     agent.work()
     assert api.bodies("/fail")[0]["error"].startswith("1 of 1 benchmarks failed") and not api.of("/build")
+
+
+def test_a_runner_that_drains_while_the_server_is_away_claims_nothing(
+    api: Api, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.jobs = [make_job()]
+
+    def away() -> None:
+        agent.draining.set()
+        monkeypatch.undo()
+        raise Unreachable("the server is being updated")
+
+    monkeypatch.setattr(agent.client, "claim", away)
+    assert agent.work() == 0 and not agent.at_work and not api.of("claim")
 
 
 def test_a_wrong_job_is_refused_naming_the_field(api: Api, agent: Agent) -> None:
