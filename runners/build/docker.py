@@ -304,7 +304,14 @@ class DockerBuilder:
 def daemon() -> Iterator[docker.APIClient]:
     """A connection to the daemon. Its failures in the block are Transient, because daemons are restarted."""
     try:
-        api = docker.APIClient(timeout=CALL_TIMEOUT_S, **docker.utils.kwargs_from_env())
+        settings = docker.utils.kwargs_from_env()
+        if settings.get("base_url", "").startswith(
+            "https:"
+        ):  # half of such a connection cannot be closed after a source
+            raise Transient(
+                "builds cannot go through a Docker daemon over TLS: set DOCKER_HOST to its socket, or to ssh://USER@HOST"
+            )
+        api = docker.APIClient(timeout=CALL_TIMEOUT_S, **settings)
         try:
             yield api
         finally:

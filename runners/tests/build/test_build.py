@@ -10,6 +10,7 @@ import pytest
 
 from runners.build import Build, CommitSource, CompilerCache
 from runners.build.builders import CachedBuilder
+from runners.build.docker import daemon
 from runners.build.output import LOG_LIMIT_BYTES
 from runners.build.store import ArtifactStore, StoreLimits
 from runners.documents import BuildRecipe
@@ -290,3 +291,9 @@ def test_what_cannot_be_removed_fails_its_build_and_no_other(
     assert room.build("make; true").succeeded
     Space(home, 0).make_room()
     assert not list(home.glob("build.removed-*"))
+
+
+def test_a_daemon_over_tls_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "https://127.0.0.1:1")
+    with pytest.raises(Transient, match="over TLS: set DOCKER_HOST to its socket"), daemon():
+        pass
