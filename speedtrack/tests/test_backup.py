@@ -256,6 +256,8 @@ def test_what_a_killed_restore_was_to_replace_is_put_back(kept: World, empty: st
         held = contents()
         with psycopg.connect(empty, autocommit=True) as link:  # as it is during a restore that is killed
             link.execute("ALTER SCHEMA public RENAME TO before_restore; CREATE SCHEMA public")
+        with pytest.raises(CommandError, match=r"a restore was interrupted.*restore FILE --replace` again"):
+            call_command("migrate", verbosity=0)  # as a start does: an empty installation must not take its place
         with pytest.raises(BackupError, match="holds"):
             restore(tmp_path / "b.zip")
         assert contents() == held

@@ -24,6 +24,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from psycopg import sql
 
 from speedtrack.ground.postgres import databasefitness, pgsession
+from speedtrack.ground.postgres.databasefitness import BEFORE_RESTORE
 from speedtrack.ground.secrets.sealed import KeyLost, SealedField
 from speedtrack.monitoring.health import missing_migrations, own_migrations
 from speedtrack.upkeep.pgprograms import (
@@ -49,7 +50,6 @@ DUMPED = ("--format=custom", "--compress=1", "--no-owner", "--no-privileges")
 LOCK_WAIT = "--lock-wait-timeout=30s"  # a migration blocks it, and must not wait for a whole dump either
 #: Settings of sessions that a newer pg_restore sets, but no older server has.
 UNKNOWN_TO_OLDER = frozenset({b"SET transaction_timeout = 0;"})
-REPLACED = "before_restore"  # the schema that holds the former contents until the restored ones are complete
 # The text form of rows must not depend on the session.
 PLAIN_SESSION = """
 SET LOCAL TIME ZONE 'UTC'; SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres';
@@ -183,31 +183,32 @@ def room_made(replace: bool) -> Iterator[None]:
                 raise BackupError(
                     f"{session_count} other sessions use the database: stop all processes of the server first"
                 )
-            cursor.execute(f"ALTER SCHEMA public RENAME TO {REPLACED}; CREATE SCHEMA public")
+            cursor.execute(f"ALTER SCHEMA public RENAME TO {BEFORE_RESTORE}; CREATE SCHEMA public")
         try:
             yield
         except BaseException:
             if tables:
-                cursor.execute(f"DROP SCHEMA public CASCADE; ALTER SCHEMA {REPLACED} RENAME TO public")
+                cursor.execute(f"DROP SCHEMA public CASCADE; ALTER SCHEMA {BEFORE_RESTORE} RENAME TO public")
             else:
                 cursor.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
             raise
         if tables:
-            cursor.execute(f"DROP SCHEMA {REPLACED} CASCADE")
+            cursor.execute(f"DROP SCHEMA {BEFORE_RESTORE} CASCADE")
 
 
 def undo_interrupted(cursor: Any) -> None:
     """Put back the content that a killed restore was about to replace."""
-    cursor.execute("SELECT FROM pg_namespace WHERE nspname = %s", [REPLACED])
+    cursor.execute("SELECT FROM pg_namespace WHERE nspname = %s", [BEFORE_RESTORE])
     if not cursor.fetchall():
         return
     cursor.execute(TABLES)
     if cursor.fetchall():
         raise BackupError(
-            f"an earlier restore was interrupted at its end: `DROP SCHEMA {REPLACED} CASCADE` in psql keeps what it "
-            f"restored; `DROP SCHEMA public CASCADE; ALTER SCHEMA {REPLACED} RENAME TO public` what was there before"
+            f"an earlier restore was interrupted at its end: `DROP SCHEMA {BEFORE_RESTORE} CASCADE` in psql keeps what "
+            f"it restored; `DROP SCHEMA public CASCADE; ALTER SCHEMA {BEFORE_RESTORE} RENAME TO public` what was there "
+            "before"
         )
-    cursor.execute(f"DROP SCHEMA public CASCADE; ALTER SCHEMA {REPLACED} RENAME TO public")
+    cursor.execute(f"DROP SCHEMA public CASCADE; ALTER SCHEMA {BEFORE_RESTORE} RENAME TO public")
 
 
 def check_contents(manifest: BackupManifest) -> None:

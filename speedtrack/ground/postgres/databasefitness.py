@@ -26,6 +26,8 @@ COLUMNS = """
 SELECT relname, attname FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
 WHERE relnamespace = current_schema()::regnamespace AND attnum > 0 AND NOT attisdropped
 """
+#: The schema that holds the content that a restore replaces, until the restored one is complete.
+BEFORE_RESTORE = "before_restore"
 #: Messages of PostgreSQL and libpq about a failed connection, and the remedies.
 REFUSALS = {
     "no password supplied": "write the password into DATABASE_URL or DATABASE_PASSWORD",
@@ -78,7 +80,19 @@ def take_over(connection: BaseDatabaseWrapper, schema: str = "public") -> str:
 
 def obstacle(connection: BaseDatabaseWrapper) -> str:
     """Why migrations of this release must not be applied there; "" if they may."""
-    return of_server(connection) or of_history(connection) or of_owner(connection)
+    return of_server(connection) or of_restore(connection) or of_history(connection) or of_owner(connection)
+
+
+def of_restore(connection: BaseDatabaseWrapper) -> str:
+    """A fault if a restore was killed before it had replaced the content; "" if not."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT FROM pg_namespace WHERE nspname = %s", [BEFORE_RESTORE])
+        if cursor.fetchall():
+            return (
+                f"a restore was interrupted, and the schema {BEFORE_RESTORE} holds what was there before: run "
+                "`manage.py restore FILE --replace` again"
+            )
+    return ""
 
 
 def of_server(connection: BaseDatabaseWrapper) -> str:
