@@ -31,6 +31,7 @@ FIRST_PORT = 8000
 FIRST_LIVE_PORT = 8100
 SOCKET = "valkey.sock"
 BROKER_START_S = 60
+ENDING = (signal.SIGINT, signal.SIGTERM)  # SIGINT too, because shells start background jobs with it ignored
 STOP_S = 20  # enough for a runner to finish its trial
 WORKER = [
     "-m",
@@ -120,6 +121,21 @@ def postgresql(directory: Path) -> str:
         sys.exit(f"the embedded PostgreSQL in {directory} did not start: {e}")
 
 
+broker_locks: list[IO[bytes]] = []  # of this process
+embedded_brokers: dict[Path, "subprocess.Popen[bytes]"] = {}  # those that run, by their logs
+
+
+def require_embedded() -> None:
+    """Raise StackError if an embedded server of this process has ended."""
+    for log, process in embedded_brokers.items():
+        if process.poll() is not None:
+            raise StackError(f"the embedded broker has ended: start again, nothing is lost (log: {log})")
+    try:
+        embedded.require_running()
+    except embedded.StartError as e:
+        raise StackError(str(e)) from None
+
+
 @contextlib.contextmanager
 def running_broker() -> Iterator[str]:
     """BROKER_URL, or the URL of an embedded Valkey that runs during the block. It stores nothing.
@@ -134,8 +150,11 @@ def running_broker() -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         directory = privatefiles.directory(HOME / "valkey")
         directory.chmod(0o700)  # an existing directory may be open to others
-        if not embedded.try_lock(stack.enter_context((directory / "lock").open("ab"))):
+        lock = stack.enter_context((directory / "lock").open("ab"))
+        if not embedded.try_lock(lock):
             raise StackError(f"the embedded broker did not start: another process of {HOME} runs it already")
+        broker_locks.append(lock)
+        stack.callback(broker_locks.remove, lock)
         path = directory / SOCKET
         if len(os.fsencode(path)) > pgcluster.LONGEST_SOCKET:
             path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="speedtrack-"))) / SOCKET
@@ -165,8 +184,10 @@ def embedded_broker(path: Path, log: Path) -> Iterator[None]:
                     f"the embedded broker did not start: {last_line}\nSet BROKER_URL to a broker of your own."
                 )
             time.sleep(0.02)
+        embedded_brokers[log] = process
         yield
     finally:
+        embedded_brokers.pop(log, None)
         process.terminate()
         process.wait()
         path.unlink(missing_ok=True)
@@ -324,11 +345,26 @@ class Stack:
                 raise StackError(f"the {name} ended with exit code {process.returncode}: {last[0]}\nIts log: {log}")
 
     def stop(self) -> None:
-        """End all processes, the runner first, which hands back its run. Kill those that ignore SIGTERM."""
-        for process in reversed(self.processes.values()):
-            process.terminate()
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        """End all processes, the runner first, which hands back its run. Kill those that ignore SIGTERM.
+
+        Signals are ignored meanwhile: they would leave processes behind.
+        """
+        with signals_ignored():
+            for process in reversed(self.processes.values()):
+                process.terminate()
+                try:
+                    process.wait(STOP_S)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+
+
+@contextlib.contextmanager
+def signals_ignored() -> Iterator[None]:
+    """Ignore SIGINT and SIGTERM during the block."""
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

@@ -14,6 +14,7 @@ from speedtrack.accounts.logins import firstowner
 from speedtrack.ground.secrets import privatefiles
 from speedtrack.operations import accounts
 from speedtrack.operations.performing import Actor
+from speedtrack.processes import devstack
 from speedtrack.processes.devstack import Stack, StackError, running_broker
 from speedtrack.processes.supervisor import end_by_signals, wait_for_broker
 from speedtrack.runs.fleet import machines, registering
@@ -39,6 +40,7 @@ def serve_all(console: Console, work: Callable[[Stack], int | None]) -> int:
                 print_owner_link(console)
                 while True:
                     stack.check()
+                    devstack.require_embedded()
                     require_database()
                     time.sleep(1)
             return code

@@ -38,14 +38,13 @@ def main() -> None:
 
 def end_by_signals() -> None:
     """Raise KeyboardInterrupt for the first SIGTERM or SIGINT. Ignore later ones: they would cut the stop short."""
-    numbers = (signal.SIGINT, signal.SIGTERM)  # SIGINT too, because shells start background jobs with it ignored
 
     def end(*_: object) -> None:
-        for number in numbers:
+        for number in devstack.ENDING:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for number in numbers:
+    for number in devstack.ENDING:
         signal.signal(number, end)
 
 
@@ -95,6 +94,7 @@ def keep_processes_up(server: "ServerStack") -> None:
         server.start()
         print(f"Serving at {os.environ['SPEEDTRACK_URL']}; logs: {server.logs}; Ctrl-C ends it.", flush=True)
         while True:
+            devstack.require_embedded()
             for name in server.revive():
                 log = server.logs / f"{name}.log"
                 print(f"The {name} had ended, and was started again: see {log}", flush=True)
@@ -173,9 +173,11 @@ class Process(ForkProcess):
 def become(name: str, command: list[str], log: Path) -> None:
     """Turn a forked process into a process of the server, as Python with these arguments would be."""
     os.setsid()  # Ctrl-C goes to the parent only, which ends its children in order
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in devstack.ENDING:
         signal.signal(number, signal.SIG_DFL)
     devstack.end_with_parent()
+    for lock in devstack.broker_locks:  # this process may outlive its parent, which a new one then replaces
+        lock.close()
     devstack.call_process(f"up-{name}")
     with log.open("ab") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())

@@ -21,7 +21,7 @@ from django.test import Client
 
 from runners.tests.broker_servers import Valkey
 from runners.tests.ports import free_port
-from speedtrack.processes import devstack
+from speedtrack.processes import devstack, postgresql
 from speedtrack.tests.builders import redis_client
 from speedtrack.tests.installation import database_url
 
@@ -95,7 +95,42 @@ def test_the_server_is_kept_up_until_it_is_told_to_end(
     assert server.returncode == 0 and "The live had ended, and was started again" in said, said
     assert f"Serving at http://{environment['WEB_ADDRESS']}" in said
     assert re.search(rf"{LINK}http://\S+/accounts/\S+", said), said
-    assert not [one for one in children if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    assert not any(is_alive(one) for one in children)
+
+
+def test_a_stop_that_an_error_began_is_whole(server: "subprocess.Popen[str]", environment: dict[str, str]) -> None:
+    """The embedded broker is lost, and somebody who sees nothing happen presses Ctrl-C."""
+    until("ready", lambda: answers(f"http://{environment['WEB_ADDRESS']}/readyz"), server)
+    children = psutil.Process(server.pid).children()
+    [broker] = [one for one in children if "valkey" in one.name()]
+    broker.kill()
+    until("end", lambda: any(not is_alive(one) for one in children if one != broker), server)
+    server.send_signal(signal.SIGTERM)
+    said, _ = server.communicate(timeout=PATIENCE_S)
+    assert server.returncode == 1 and "error: the embedded broker has ended: start again" in said, said
+    assert not any(is_alive(one) for one in children)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def test_what_outlives_a_killed_server_keeps_no_new_one_from_starting(
+    server: "subprocess.Popen[str]", environment: dict[str, str]
+) -> None:
+    until("ready", lambda: answers(f"http://{environment['WEB_ADDRESS']}/readyz"), server)
+    [worker] = [one for one in psutil.Process(server.pid).children() if one.name() == "up-worker"]
+    worker.suspend()
+    try:
+        server.kill()
+        server.wait()
+        with (Path(environment["SPEEDTRACK_HOME"]) / "valkey" / "lock").open("ab") as lock:
+            until_free = time.monotonic() + PATIENCE_S
+            while not postgresql.try_lock(lock):  # the other children end first
+                assert time.monotonic() < until_free
+                time.sleep(0.1)
+    finally:
+        worker.kill()
 
 
 def test_a_taken_address_is_one_line(environment: dict[str, str]) -> None:
@@ -195,6 +230,7 @@ def test_ctrl_c_is_no_traceback(environment: dict[str, str], command: list[str])
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs have it ignored
         )
         connection, _ = silent.accept()
         with connection:
