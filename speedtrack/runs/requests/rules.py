@@ -50,8 +50,7 @@ class Saved:
 @transaction.atomic
 def save_policy(project: Project, request: WantedPolicy) -> Saved:
     """Store a policy, and judge the deferred commits again. Raises BadPolicy or DefinitionError."""
-    # Of two people who save at once, the second one sees the first one's policies.
-    project = Project.objects.select_for_update().get(pk=project.pk)
+    project = locked(project)
     check(project, request)
     columns = {name: getattr(request, name) for name in ("every", "most_waiting", "fills_gaps", "suite", "zone")}
     columns |= {"extended_at": request.extended_at, "ignored_paths": "\n".join(request.ignored_paths)}
@@ -60,9 +59,18 @@ def save_policy(project: Project, request: WantedPolicy) -> Saved:
     return Saved(str(policy), choosing.decide_again(project), in_words(policy))
 
 
+def locked(project: Project) -> Project:
+    """The project, locked: of two people who change policies at once, the second one sees what the first one did.
+
+    Rows that refer to it, such as deliveries and runs, are stored meanwhile.
+    """
+    return Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+
+
 @transaction.atomic
 def remove_policy(project: Project, branches: str) -> Saved:
     """Remove a policy, so that the other ones decide on these branches. Raises BadPolicy if there is none."""
+    project = locked(project)
     policy = project.policies.filter(branches=branches).first()
     if policy is None:
         raise BadPolicy(f"{project} has no policy of {branches or 'all other branches'}: there are {named(project)}")

@@ -1,10 +1,13 @@
 """Policies of branches: what a push queues, what is put off, and when that is measured after all."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from speedtrack.benchmarks.definitions import DefinitionError
@@ -20,6 +23,7 @@ from speedtrack.runs.requests.rules import WantedPolicy
 from speedtrack.runs.scheduling import order
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
+from speedtrack.tests.installation import database_url
 
 pytestmark = pytest.mark.django_db
 EXTENDED = """
@@ -417,3 +421,20 @@ def test_windows_and_shares_are_data_of_the_machine(project: Project, repository
     with pytest.raises(order.BadShares, match="sleep has no share"):
         rules.set_shares(machine, {"sleep": 10})
     assert rules.set_shares(machine, {"backfill": 20}).endswith("pushes 30%, settling suspicions 50%, history 20%")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "change", [lambda project: save(project, every=5), lambda project: rules.remove_policy(project, "topic/*")]
+)
+def test_rows_that_refer_to_a_project_are_stored_while_its_policies_change(
+    project: Project, change: Callable[[Project], object]
+) -> None:
+    """Such as deliveries and claimed runs. Another change waits."""
+    save(project, branches="topic/*")
+    with transaction.atomic(), psycopg.connect(database_url()) as other:
+        change(project)
+        row = "SELECT FROM projects_project WHERE id = %s"
+        assert other.execute(f"{row} FOR KEY SHARE NOWAIT", [project.pk]).rowcount == 1
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            other.execute(f"{row} FOR NO KEY UPDATE NOWAIT", [project.pk])
