@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from speedtrack.projects.mirrors import fetching, git, housekeeping
+from speedtrack.projects.mirrors import fetching, git, housekeeping, patches
 from speedtrack.projects.mirrors.gitprocess import run_git
 from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.projects.models import Commit, Project
@@ -44,6 +44,19 @@ def let_a_day_pass(mirror: Path) -> None:
     for file in (mirror / housekeeping.MARK, *(mirror / fetching.REQUESTED).glob("*")):
         if file.exists():
             make_old(file, housekeeping.DAY_S + 60)
+
+
+def test_a_patch_that_is_submitted_meanwhile_is_kept(project: Project, repository: Repository, mirror: Path) -> None:
+    head = repository.git("rev-parse", "main").strip()
+
+    def needed(shas: set[str]) -> set[str]:
+        run_git("update-ref", f"{patches.REFS}{head}", head, directory=mirror)
+        return set()
+
+    housekeeping.tidy("kvd", needed)
+    assert patches.kept("kvd") == {head}
+    housekeeping.tidy("kvd", lambda shas: set())
+    assert patches.kept("kvd") == set()
 
 
 def test_a_requested_commit_is_forgotten_once_nothing_needs_it(
