@@ -91,7 +91,8 @@ def update_status(status: CommitStatus) -> None:
     if status.version and not moves and (state != status.state or state == State.PENDING):
         state, description = status.state, status.description
     again = Now() + timedelta(seconds=AGAIN_S) if state == State.PENDING else None
-    CommitStatus.objects.filter(pk=status.pk).update(look_at=again)
+    # Unless an event has asked for another look since this one began.
+    CommitStatus.objects.filter(pk=status.pk, look_at=status.look_at).update(look_at=again)
     if status.version and (state, description) == (status.state, status.description):
         return
     mine = CommitStatus.objects.filter(pk=status.pk, version=status.version)

@@ -1,9 +1,11 @@
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert
@@ -100,6 +102,24 @@ def test_a_commit_is_pending_until_it_is_measured_and_then_a_success(world: Worl
     last = forge.shown[sha, CONTEXT][-1]
     assert last["target_url"] == f"http://127.0.0.1:8000/p/repository/c/{sha}/"
     assert not statuses.unwatched().exists() and not CommitStatus.objects.due().exists()
+
+
+def test_an_event_during_a_look_asks_for_another_one(
+    world: World, forge: Forge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push(world)
+    settle(world)
+    make_due()
+    status, state_of = CommitStatus.objects.get(), statuses.state_of
+    later = timezone.now() + timedelta(seconds=5)
+
+    def during(looked_at: CommitStatus) -> tuple[str, str]:
+        CommitStatus.objects.update(look_at=later)
+        return state_of(looked_at)
+
+    monkeypatch.setattr(statuses, "state_of", during)
+    statuses.update_status(status)
+    assert CommitStatus.objects.get().look_at == later
 
 
 def test_a_commit_that_is_slower_fails_once_it_is_settled_until_a_person_decides(
