@@ -36,7 +36,8 @@ from speedtrack.http.clientaddress import named_by_proxy, network_of
 
 #: prompt: calls of programs that get a quick answer. page: what is only read; few, because all share one interpreter,
 #: so that each thread that computes delays every step of the others. other: may wait for git or a foreign server.
-THREADS = {"prompt": 3, "page": 2, "other": 3}
+#: source: may wait for git for many minutes, while the runner asks again and again.
+THREADS = {"prompt": 3, "page": 2, "other": 2, "source": 2}
 PROMPT = ("/api/runner/", "/hooks/", "/healthz", "/readyz", "/metrics")
 LINE = 100  # requests of a kind may wait for a thread; more are refused, but none of the prompt ones
 SWITCH_S = 0.0005  # after so long a busy thread lets another one run, so that pages delay calls less
@@ -227,11 +228,11 @@ class ClientConnection(HTTPChannel):
 
 
 def kind_of(request: Request) -> str:
-    """Which of the THREADS answer a request. Sources may first have to be fetched; login providers are asked."""
+    """Which of the THREADS answer a request."""
     if request.error is not None:
         return "prompt"
     if request.path.startswith(PROMPT):
-        return "other" if "/source/" in request.path else "prompt"
+        return "source" if "/source/" in request.path else "prompt"
     return "page" if request.command in ("GET", "HEAD") and not request.path.startswith("/accounts/") else "other"
 
 

@@ -180,6 +180,21 @@ def test_no_number_of_pages_keeps_calls_of_programs_waiting(tmp_path: Path, brok
     assert sum(b"Retry-After" in answer and answer.startswith(b"HTTP/1.1 503") for answer in answers) == surplus
 
 
+@pytest.mark.django_db(transaction=True)
+def test_sources_that_wait_for_git_keep_no_form_waiting(tmp_path: Path, broker_url: str) -> None:
+    """Here they wait for a table."""
+    lines = f"Authorization: Bearer {registering.add_machine('m1')}\r\n{LINES}"
+    call = f"GET /api/runner/runs/1/source/{'a' * 40}?token=1 HTTP/1.1\r\n{lines}\r\n"
+    with serving(**server_environment(tmp_path, broker_url)) as server:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE runs_run")
+            calls = [server.connect(call) for _ in range(THREADS["source"] + 3)]
+            while waiting_sessions(cursor) < THREADS["source"]:
+                time.sleep(0.05)
+            assert server.post("/accounts/signup/", 0) == "HTTP/1.1 403 Forbidden"  # no CSRF token
+        assert [client.recv(1000)[:12] for client in calls] == [b"HTTP/1.1 404"] * len(calls)
+
+
 def waiting_sessions(cursor: Any) -> int:
     cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
     return int(cursor.fetchone()[0])
