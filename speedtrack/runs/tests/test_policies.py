@@ -425,7 +425,9 @@ def test_windows_and_shares_are_data_of_the_machine(project: Project, repository
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
-    "change", [lambda project: save(project, every=5), lambda project: rules.remove_policy(project, "topic/*")]
+    "change",
+    [lambda project: save(project, every=5), lambda project: rules.remove_policy(project, "topic/*")],
+    ids=["saved", "removed"],
 )
 def test_rows_that_refer_to_a_project_are_stored_while_its_policies_change(
     project: Project, change: Callable[[Project], object]
