@@ -127,7 +127,7 @@ fn what_is_wrong_with_several_servers_is_told() {
 #[test]
 fn a_lost_server_ends_the_run_or_is_waited_for() {
     let mut servers = started(3);
-    let words = spread(&servers, "--prefill -r 1000 -t get -c 6 --duration 3 --timeout 2");
+    let words = spread(&servers, "--prefill -r 1000 -t get -c 6 --warmup 0 --duration 3 --timeout 2");
     let child = std::process::Command::new(OURS)
         .args(&words)
         .stdout(Stdio::piped())
@@ -145,7 +145,7 @@ fn a_lost_server_ends_the_run_or_is_waited_for() {
 
     let mut servers = started(3);
     document(&servers, "--prefill -r 1000 -t get -c 6 -n 100");
-    let words = spread(&servers, "-r 1000 -t get -c 6 --duration 2 --reconnect-on-error");
+    let words = spread(&servers, "-r 1000 -t get -c 6 --warmup 0 --duration 2 --reconnect-on-error");
     let before = servers[2].stats()["cmd_get"];
     let child = std::process::Command::new(OURS).args(&words).stdout(Stdio::piped()).spawn().unwrap();
     wait_until("the load does not begin", || servers[2].stats()["cmd_get"] > before);
