@@ -141,16 +141,13 @@ class Processes:
             process, sandbox = self._popen(command, {MARK_VARIABLE: mark}, options)
         record = self.directory / f"{process.pid}.json"
         try:
+            record.write_text(json.dumps({"pid": process.pid, "start_ticks": start_ticks(process.pid)}))
             child = Child(process, record, mark, _pidfd(process, sandbox), sandbox)
-        except BaseException:
-            _end_unwatched(process, sandbox, mark)
+        except BaseException:  # such as of a full disk: nobody else would end it
+            _end_at_once(process, sandbox, mark)
+            record.unlink(missing_ok=True)
             raise
         self.latest = child.pid
-        try:
-            record.write_text(json.dumps({"pid": process.pid, "start_ticks": start_ticks(process.pid)}))
-        except BaseException:  # such as of a full disk
-            child.end(grace_s=0)
-            raise
         return child
 
     def _popen(
@@ -178,8 +175,7 @@ def exit_text(status: int) -> str:
     return f"signal {-status}" if status < 0 else f"exit status {status}"
 
 
-def _end_unwatched(process: "subprocess.Popen[bytes]", sandbox: RunningSandbox | None, mark: str) -> None:
-    """Ends a process of which no descriptor could be opened."""
+def _end_at_once(process: "subprocess.Popen[bytes]", sandbox: RunningSandbox | None, mark: str) -> None:
     if sandbox:
         sandbox.end()
     else:
