@@ -305,9 +305,8 @@ def daemon() -> Iterator[docker.APIClient]:
     """A connection to the daemon. Its failures in the block are Transient, because daemons are restarted."""
     try:
         settings = docker.utils.kwargs_from_env()
-        if settings.get("base_url", "").startswith(
-            "https:"
-        ):  # half of such a connection cannot be closed after a source
+        # The source of a build ends when half of its connection is closed, which Python's ssl cannot do.
+        if settings.get("base_url", "").startswith("https:"):
             raise Transient(
                 "builds cannot go through a Docker daemon over TLS: set DOCKER_HOST to its socket, or to ssh://USER@HOST"
             )

@@ -24,7 +24,7 @@ def on_signals(act: Callable[[], None], *numbers: signal.Signals) -> None:
 def outside_handlers(act: Callable[[], None]) -> Callable[[], None]:
     """Returns a function that a handler may call: it makes a thread, which waits from now on, call `act`.
 
-    The thread exists before the signal, because at that moment the machine may be out of threads.
+    The thread is started beforehand, because the system may refuse new threads when the signal comes.
     """
     calls = os.eventfd(0, os.EFD_CLOEXEC)
 
@@ -39,7 +39,7 @@ def outside_handlers(act: Callable[[], None]) -> Callable[[], None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ends the program with one word instead of a traceback when Ctrl-C interrupts the block."""
+    """Ends the program with exit code 130, and without a traceback, when Ctrl-C interrupts the block."""
     try:
         yield
     except KeyboardInterrupt:

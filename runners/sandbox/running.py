@@ -100,7 +100,7 @@ def start(
 
 
 def start_inside(network: RunningSandbox, argv: list[str], **options: Any) -> "subprocess.Popen[bytes]":
-    """Starts a program outside the sandbox that uses its network. Raises OSError, as if the sandbox has ended."""
+    """Starts a program outside the sandbox that uses its network. Raises OSError, also if the sandbox has ended."""
     # Only root, or a process inside it, may enter the network of another user namespace.
     kinds = ("net",) if os.geteuid() == 0 else ("user", "net")
     reading, report = os.pipe()

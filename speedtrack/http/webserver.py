@@ -36,7 +36,7 @@ from speedtrack.http.clientaddress import named_by_proxy, network_of
 
 #: prompt: calls of programs that get a quick answer. page: what is only read; few, because all share one interpreter,
 #: so that each thread that computes delays every step of the others. other: may wait for git or a foreign server.
-#: source: may wait for git for many minutes, while the runner asks again and again.
+#: source: may wait for git for minutes, while the runner repeats its call.
 THREADS = {"prompt": 3, "page": 2, "other": 2, "source": 2}
 PROMPT = ("/api/runner/", "/hooks/", "/healthz", "/readyz", "/metrics")
 LINE = 100  # requests of a kind may wait for a thread; more are refused, but none of the prompt ones

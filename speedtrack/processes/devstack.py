@@ -347,7 +347,7 @@ class Stack:
     def stop(self) -> None:
         """End all processes, the runner first, which hands back its run. Kill those that ignore SIGTERM.
 
-        Signals are ignored meanwhile: they would leave processes behind.
+        SIGINT and SIGTERM are ignored meanwhile, because an interrupted stop would leave processes behind.
         """
         with signals_ignored():
             for process in reversed(self.processes.values()):

@@ -39,7 +39,7 @@ STOP_S = 60.0
 DETACHED = ["/bin/sh", "-c", '"$@" >&2 & echo $!', "sh"]
 
 locks: dict[Path, IO[bytes]] = {}  # of data directories that this process uses
-shared: list["Cluster"] = []  # those of these directories
+clusters_in_use: list["Cluster"] = []  # those in these directories
 
 
 class StartError(Exception):
@@ -60,7 +60,7 @@ def start(directory: Path) -> str:
             if directory not in locks:
                 locks[directory] = open(lock_file(directory, "users"), "ab")  # noqa: SIM115 - held until the end
                 fcntl.flock(locks[directory], fcntl.LOCK_SH)
-                shared.append(cluster)
+                clusters_in_use.append(cluster)
                 atexit.register(stop_if_last, cluster, os.getpid())
     except OSError as e:
         raise StartError(f"{e}: give SPEEDTRACK_HOME a directory that this user may write, with room") from e
@@ -156,7 +156,7 @@ def postmaster(cluster: Cluster) -> psutil.Process | None:
 
 def require_running() -> None:
     """Raise StartError if the server of a data directory that this process uses has ended."""
-    for cluster in shared:
+    for cluster in clusters_in_use:
         if postmaster(cluster) is None:
             raise StartError(f"the embedded PostgreSQL has ended: start again, its data are kept (log: {cluster.log})")
 

@@ -120,7 +120,7 @@ def test_the_wheel_says_which_machines_its_driver_runs_on(wheel: Path) -> None:
 
 
 def test_a_wheel_is_for_the_machine_of_its_driver(tmp_path: Path) -> None:
-    """Not for the one that makes it: a driver for ARM is compiled elsewhere."""
+    """Even if another machine makes the wheel: a driver for ARM may be compiled on x86_64."""
     program = bytearray(DRIVER.read_bytes())
     program[18:20] = (183).to_bytes(2, "little")  # EM_AARCH64 of elf.h
     (driver := tmp_path / "speedbench").write_bytes(program)

@@ -91,7 +91,7 @@ def update_status(status: CommitStatus) -> None:
     if status.version and not moves and (state != status.state or state == State.PENDING):
         state, description = status.state, status.description
     again = Now() + timedelta(seconds=AGAIN_S) if state == State.PENDING else None
-    # Unless an event has asked for another look since this one began.
+    # If an event has asked for another look since this one began, its request stays.
     CommitStatus.objects.filter(pk=status.pk, look_at=status.look_at).update(look_at=again)
     if status.version and (state, description) == (status.state, status.description):
         return

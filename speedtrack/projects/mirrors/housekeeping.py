@@ -45,11 +45,11 @@ def tidy(slug: str, needed: Callable[[set[str]], set[str]]) -> None:
     """
     mirror = git.mirror_of(slug)
     (mirror / MARK).touch()
-    requested, kept = fetching.requested_refs(slug), patches.kept(slug)
-    shas = needed({*requested.values(), *kept})
+    requested, kept_patches = fetching.requested_refs(slug), patches.kept(slug)
+    shas = needed({*requested.values(), *kept_patches})
     unneeded = [ref for ref, sha in requested.items() if sha not in shas and not is_younger(mirror / ref, DAY_S)]
     git.delete_refs(slug, unneeded)
-    patches.forget(slug, kept - shas)  # not one that was kept since
+    patches.forget(slug, kept_patches - shas)  # a patch that was submitted since is not among them
     for directory in (mirror, *mirror.with_suffix(".modules").glob("*.git")):
         pack(directory)
 

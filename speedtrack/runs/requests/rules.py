@@ -60,9 +60,9 @@ def save_policy(project: Project, request: WantedPolicy) -> Saved:
 
 
 def locked(project: Project) -> Project:
-    """The project, locked: of two people who change policies at once, the second one sees what the first one did.
+    """Lock the project, so that a second person who changes its policies at the same time sees the first change.
 
-    Rows that refer to it, such as deliveries and runs, are stored meanwhile.
+    The lock does not keep rows that refer to the project, such as deliveries and runs, from being stored.
     """
     return Project.objects.select_for_update(no_key=True).get(pk=project.pk)
 

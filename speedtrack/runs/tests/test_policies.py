@@ -432,7 +432,7 @@ def test_windows_and_shares_are_data_of_the_machine(project: Project, repository
 def test_rows_that_refer_to_a_project_are_stored_while_its_policies_change(
     project: Project, change: Callable[[Project], object]
 ) -> None:
-    """Such as deliveries and claimed runs. Another change waits."""
+    """Examples are deliveries and runs. A second change of the policies waits."""
     save(project, branches="topic/*")
     with transaction.atomic(), psycopg.connect(database_url()) as other:
         change(project)
