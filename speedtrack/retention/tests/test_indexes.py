@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import IntegrityError, connection
 
 from speedtrack.retention import indexes, nightly
 from speedtrack.tests.histories import History
@@ -34,3 +34,16 @@ def test_a_sparse_index_is_rebuilt_at_night(settings: Any, monkeypatch: pytest.M
     nightly.prune_due()
     ((after, is_valid),) = states()
     assert after != before and is_valid
+
+
+@pytest.mark.parametrize("rest", ["_ccnew", "_ccold", "_ccold1"])
+def test_the_rest_of_an_interrupted_rebuilding_is_removed(rest: str) -> None:
+    history = History()
+    commits, series = history.commits(2), history.series()
+    history.measure([series], {commit.pk: [[1.0, 2.0, 3.0]] for commit in commits})
+    with connection.cursor() as cursor, pytest.raises(IntegrityError):
+        cursor.execute(f"CREATE UNIQUE INDEX CONCURRENTLY {indexes.INDEX}{rest} ON runs_measurement (series_id)")
+    assert sorted(is_valid for _, is_valid in states()) == [False, True]
+    assert not indexes.rebuild_sparse()
+    ((_, is_valid),) = states()
+    assert is_valid
