@@ -245,7 +245,7 @@ def newest_commits(remote: Remote, branch: str, count: int, within_s: float | No
     They are fetched into a temporary mirror by a shallow fetch, without files if the remote supports partial clones.
     Raises RepositoryError.
     """
-    slug, name = f".look-{uuid4().hex}", "newest"  # project names have no dot
+    slug, name = f"{git.TEMPORARY}{uuid4().hex}", "newest"
     # Git cannot use the path of a local repository as the remote of a partial clone.
     options = [f"--depth={max(count, 1)}", *([] if remote.is_local else ["--filter=tree:0"])]
     git.make_mirror(slug)

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 from django.conf import settings
 
@@ -30,6 +31,7 @@ LONGEST_TAG = 250  # as Tag.name
 LATEST_S = 253402300799  # the end of the year 9999, the latest datetime of Python
 BEGINNING = re.compile(r"[0-9a-f]{4,39}")  # of a commit id
 MOST_MEANINGS = 10  # of a name, in a message
+TEMPORARY = "."  # begins the names of mirrors for one use, or not finished yet; names of projects have no dot
 NOT_UTF8 = "\ufffd"  # replaces undecodable bytes
 LIST_TIMEOUT_S = 60
 DESCRIBE_TIMEOUT_S = 1.5  # a page waits for it
@@ -82,18 +84,34 @@ def mirror_of(slug: str) -> Path:
 
 
 def make_mirror(slug: str) -> Path:
-    """The path of the project's bare mirror, which is created if it is missing."""
+    """The path of the project's bare mirror, which is created if it is missing.
+
+    It appears whole or not at all, since two calls at once, or a killed one, must not leave half of it.
+    """
     mirror = mirror_of(slug)
-    if not has_mirror(slug):
-        remove_directory(mirror)
-        mirror.parent.mkdir(parents=True, exist_ok=True)
-        run_git("init", "--bare", "--quiet", "--initial-branch=main", "--", str(mirror))
-    # A build needs all files of the commit, also those that the repository excludes from its release archives.
-    attributes = mirror / "info" / "attributes"
-    if not attributes.exists():
-        attributes.parent.mkdir(exist_ok=True)
-        attributes.write_text("* -export-ignore -export-subst\n")
+    if has_mirror(slug):
+        return mirror
+    new = mirror.with_name(f"{TEMPORARY}{uuid4().hex}.git")
+    mirror.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        run_git("init", "--bare", "--quiet", "--initial-branch=main", "--", str(new))
+        # A build needs all files of the commit, also those that the repository excludes from its release archives.
+        (new / "info").mkdir(exist_ok=True)
+        (new / "info" / "attributes").write_text("* -export-ignore -export-subst\n")
+        put_in_place(slug, new)
+    finally:
+        remove_directory(new)
     return mirror
+
+
+def put_in_place(slug: str, new: Path) -> None:
+    """Make a new repository the project's mirror, unless another call has made one meanwhile."""
+    try:
+        new.rename(mirror_of(slug))
+    except OSError:
+        if not has_mirror(slug):
+            remove_directory(mirror_of(slug))  # the rest of one whose files somebody deleted
+            new.rename(mirror_of(slug))
 
 
 def remove_mirror(slug: str) -> None:

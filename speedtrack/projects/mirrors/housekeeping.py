@@ -52,6 +52,14 @@ def tidy(slug: str, needed: Callable[[set[str]], set[str]]) -> None:
     patches.forget(slug, kept_patches - shas)  # a patch that was submitted since is not among them
     for directory in (mirror, *mirror.with_suffix(".modules").glob("*.git")):
         pack(directory)
+    remove_leftovers(mirror.parent)
+
+
+def remove_leftovers(mirrors: Path) -> None:
+    """Remove the temporary mirrors of killed processes: none is in use for a day."""
+    for directory in mirrors.glob(f"{git.TEMPORARY}*.git"):
+        if not is_younger(directory, DAY_S):
+            git.remove_directory(directory)
 
 
 def pack(mirror: Path) -> None:

@@ -4,9 +4,11 @@ Each listed repository has a separate mirror below the project's, which the firs
 with the files of all of them is composed in the project's mirror, and a runner builds its archive.
 """
 
+import fcntl
 import posixpath
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -105,14 +107,26 @@ def sources_of(project: Project, sha: str, fetch: bool = True) -> Sources:
 
 
 def fetch_commit(project: Project, mirror: str, url: str, sha: str) -> None:
-    """Fetch a commit of a submodule unless its mirror has it. Raises RepositoryError."""
-    git.make_mirror(mirror)
+    """Fetch a commit of a submodule unless its mirror has it; one fetch of it at a time. Raises RepositoryError."""
+    directory = git.make_mirror(mirror)
     if git.commits_among(mirror, [sha]):
         return
-    try:
-        fetching.find_commit(mirror, remotes.remote_of(project, remotes.valid_url(url)), sha)
-    except RepositoryError as e:
-        raise type(e)(f"submodule {url}: {e}") if type(e) is not GitFailed else e from e
+    with locked(directory):
+        if git.commits_among(mirror, [sha]):  # the fetch that this one waited for has brought it
+            return
+        fetching.break_old_locks(directory)
+        try:
+            fetching.find_commit(mirror, remotes.remote_of(project, remotes.valid_url(url)), sha)
+        except RepositoryError as e:
+            raise type(e)(f"submodule {url}: {e}") if type(e) is not GitFailed else e from e
+
+
+@contextmanager
+def locked(mirror: Path) -> Iterator[None]:
+    """Hold the lock of a submodule's mirror. The end of the process releases it, too."""
+    with (mirror / "fetching").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def submodules_in(mirror: str, sha: str, base: str) -> list[Submodule]:

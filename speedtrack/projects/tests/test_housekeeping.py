@@ -83,6 +83,13 @@ def test_a_requested_commit_is_forgotten_once_nothing_needs_it(
     assert Commit.objects.filter(pk=head.pk).exists()
 
 
+def test_a_temporary_mirror_of_a_killed_process_is_removed(project: Project, mirror: Path) -> None:
+    young, old = (git.make_mirror(f"{git.TEMPORARY}{name}") for name in ("young", "old"))
+    make_old(old, housekeeping.DAY_S + 60)
+    comparing.tidy_mirror(project)
+    assert sorted(mirror.parent.iterdir()) == sorted([young, mirror])
+
+
 def test_git_packs_what_many_fetches_have_left(
     project: Project, repository: Repository, mirror: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,7 @@
 """Commits are read from git's log correctly, whatever their authors wrote."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -168,3 +170,19 @@ def test_a_branch_that_is_called_as_a_commit_is_not_fetched_in_its_place(reposit
     fetching.fetch("kvd", remote, ["main"])
     with pytest.raises(RepositoryError, match=absent):
         fetching.find_commit("kvd", remote, absent)
+
+
+def test_calls_at_once_make_one_whole_mirror() -> None:
+    at_once, mirror = threading.Barrier(8), git.mirror_of("kvd")
+
+    def make(_: int) -> dict[str, str]:
+        at_once.wait(60)
+        git.make_mirror("kvd")
+        return git.local_refs("kvd")
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(make, range(8))) == [{}] * 8
+    assert list(mirror.parent.iterdir()) == [mirror]
+    (mirror / "HEAD").unlink()
+    git.make_mirror("kvd")
+    assert (mirror / "info" / "attributes").exists() and git.local_refs("kvd") == {}

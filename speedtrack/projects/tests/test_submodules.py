@@ -2,12 +2,15 @@
 
 import io
 import tarfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
-from speedtrack.projects.mirrors import git, submodules
+from speedtrack.projects.mirrors import fetching, git, submodules
 from speedtrack.projects.models import Project
 from speedtrack.projects.sync import sync
 from speedtrack.tests.builders import Repository
@@ -135,3 +138,26 @@ def test_a_repository_that_does_not_answer_is_asked_again(
     project.submodule_urls = str(gone)
     with pytest.raises(RepositoryUnreachable):
         files_of(project, sha)
+
+
+def test_a_commit_that_another_call_is_fetching_is_not_fetched_again(
+    project: Project, repository: Repository, inner: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.commits(1)
+    sha = add(repository, "inner", str(inner.path), inner.git("rev-parse", "HEAD"))
+    project.submodule_urls = str(inner.path)
+    sync(project)
+    fetches, fetch, at_work = [], fetching.run_fetch, threading.Barrier(2)
+
+    def run_fetch(slug: str, *arguments: Any, **options: Any) -> None:
+        fetches.append(slug)
+        fetch(slug, *arguments, **options)
+
+    def call(_: int) -> dict[str, bytes]:
+        at_work.wait(60)
+        return files_of(project, sha)
+
+    monkeypatch.setattr(fetching, "run_fetch", run_fetch)
+    with ThreadPoolExecutor(2) as pool:
+        assert [files["inner/file.txt"] for files in pool.map(call, range(2))] == [b"inner\n"] * 2
+    assert len(fetches) == 1
