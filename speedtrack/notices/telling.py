@@ -2,6 +2,7 @@
 
 import logging
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from django.utils import timezone
 
 from speedtrack.accounts.models import Membership, PersonToken, Role
 from speedtrack.alerts.models import Alert, AlertEvent
+from speedtrack.ground.postgres.apart import take_each
 from speedtrack.notices import seeing
 from speedtrack.notices.channels import telling as channels
 from speedtrack.notices.matching import interests_in
@@ -32,24 +34,30 @@ BURST = 5  # more alerts than this at once are one mail with a table
 
 def tell_subscribers(now: datetime | None = None) -> None:
     """Write notices for new events, and put the mails that are due into the outbox."""
-    note_events(now or timezone.now())
-    mail_due(now or timezone.now())
+    take_each(partial(note_events, now or timezone.now()), partial(mail_due, now or timezone.now()))
+
+
+def note_events(now: datetime) -> None:
+    """Write one notice for each new event and each subscriber to notify. An event that fails holds up no other."""
+    untold = AlertEvent.objects.tellable().order_by("id").values_list("pk", flat=True)
+    take_each(*[partial(note_event, pk, now) for pk in untold])
 
 
 @transaction.atomic
-def note_events(now: datetime) -> None:
-    """Write one notice for each new event and each subscriber to notify."""
-    tellable = AlertEvent.objects.tellable().select_for_update(skip_locked=True, of=("self",)).order_by("id")
-    events = list(tellable.select_related("alert__project", "alert__branch", "alert__commit"))
-    for event in events:
-        earlier = earlier_notices(event.alert)
-        if event.kind in FIRST:
-            notices = first_notices(event, earlier, now)
-        else:
-            notices = follow_up_notices(event, earlier, now) if is_follow_up(event) else []
-        Notice.objects.bulk_create(notices, ignore_conflicts=True)
-        channels.queue_messages(event)
-    AlertEvent.objects.filter(pk__in=[event.pk for event in events]).update(untold=False)
+def note_event(pk: int, now: datetime) -> None:
+    """Write the notices of one event, unless another process does so."""
+    untold = AlertEvent.objects.tellable().select_for_update(skip_locked=True, of=("self",)).filter(pk=pk)
+    event = untold.select_related("alert__project", "alert__branch", "alert__commit").first()
+    if event is None:
+        return
+    earlier = earlier_notices(event.alert)
+    if event.kind in FIRST:
+        notices = first_notices(event, earlier, now)
+    else:
+        notices = follow_up_notices(event, earlier, now) if is_follow_up(event) else []
+    Notice.objects.bulk_create(notices, ignore_conflicts=True)
+    channels.queue_messages(event)
+    AlertEvent.objects.filter(pk=pk).update(untold=False)
 
 
 def is_follow_up(event: AlertEvent) -> bool:
@@ -116,20 +124,22 @@ def notice_of(event: AlertEvent, subscriber: Subscriber, pace: str, now: datetim
 
 
 def mail_due(now: datetime) -> None:
-    """Put due notices into the outbox as mails, subscriber by subscriber."""
-    due = Notice.objects.filter(mail=None, not_before__lte=now)
-    for pk in list(due.order_by("subscriber").values_list("subscriber", flat=True).distinct()):
-        with transaction.atomic():
-            if subscriber := Subscriber.objects.select_for_update(skip_locked=True).filter(pk=pk).first():
-                mail_subscriber(subscriber, now)
+    """Put due notices into the outbox as mails. A subscriber for whom that fails holds up no other."""
+    due = Notice.objects.filter(mail=None, not_before__lte=now).order_by("subscriber")
+    subscribers = due.values_list("subscriber", flat=True).distinct()
+    take_each(*[partial(mail_subscriber, pk, now) for pk in subscribers])
 
 
-def mail_subscriber(subscriber: Subscriber, now: datetime) -> None:
-    """Put a subscriber's due notices into the outbox: one mail per alert.
+@transaction.atomic
+def mail_subscriber(pk: int, now: datetime) -> None:
+    """Put a subscriber's due notices into the outbox, one mail per alert, unless another process does so.
 
     They become one digest if there are many or the pace is a digest. In quiet hours nothing is sent. Mails beyond the
     daily limit wait for tomorrow's digest, except those about the person's own commits.
     """
+    subscriber = Subscriber.objects.select_for_update(skip_locked=True).filter(pk=pk).first()
+    if subscriber is None:
+        return
     unmailed = subscriber.notices.filter(mail=None, not_before__lte=now).select_related("event__alert__project")
     due = without_hidden(subscriber, list(unmailed.order_by("pk")))
     if (after_quiet := subscriber.hours.after_quiet(now)) > now:

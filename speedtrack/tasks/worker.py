@@ -7,9 +7,9 @@ from speedtrack.alerts.detection import detection
 from speedtrack.alerts.hunks import trials
 from speedtrack.alerts.settling import confirm, floors
 from speedtrack.alerts.triage import profiling
+from speedtrack.ground.postgres.apart import take_each
 from speedtrack.outside import storing
 from speedtrack.retention import nightly
-from speedtrack.tasks.steps import take_each
 
 
 @shared_task(name="speedtrack.tasks.detect")

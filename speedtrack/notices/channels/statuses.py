@@ -5,6 +5,7 @@ changes it. So it does not flicker while suspicions come and go.
 """
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -14,6 +15,7 @@ from django.db.models.functions import Now
 from django.urls import reverse
 
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
+from speedtrack.ground.postgres.apart import take_each
 from speedtrack.notices.models import Channel, CommitStatus, Outbox
 from speedtrack.projects.models import Position
 from speedtrack.runs.models import Reason, Run, Series
@@ -58,15 +60,17 @@ def unwatched() -> QuerySet[Channel]:
 
 
 def update_statuses() -> int:
-    """Create statuses for new heads, and check all commits that are due. Return the number of commits checked."""
+    """Create statuses for new heads, and check all commits that are due. Return the number of commits checked.
+
+    One that fails holds up no other.
+    """
     for channel in unwatched():
         heads = unwatched_of(channel, channel.project_id, channel.created).values_list("commit_id", flat=True)
         CommitStatus.objects.bulk_create(
             [CommitStatus(channel=channel, commit_id=pk) for pk in set(heads)], ignore_conflicts=True
         )
     due = CommitStatus.objects.due().select_related("channel__project", "commit").order_by("look_at")[:AT_ONCE]
-    for status in due:
-        update_status(status)
+    take_each(*[partial(update_status, status) for status in due])
     return len(due)
 
 

@@ -122,6 +122,23 @@ def test_an_event_during_a_look_asks_for_another_one(
     assert CommitStatus.objects.get().look_at == later
 
 
+def test_a_commit_whose_look_fails_holds_up_no_other(
+    world: World, forge: Forge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = push(world, 2)
+    look = statuses.state_of
+
+    def state_of(status: CommitStatus) -> tuple[str, str]:
+        if status.commit.sha == bad:
+            raise ValueError("a defect of this commit")
+        return look(status)
+
+    monkeypatch.setattr(statuses, "state_of", state_of)
+    with pytest.raises(ValueError, match="a defect of this commit"):
+        statuses.update_statuses()
+    assert list(Outbox.objects.values_list("commit_status__commit__sha", flat=True)) == [good]
+
+
 def test_a_commit_that_is_slower_fails_once_it_is_settled_until_a_person_decides(
     world: World, forge: Forge, django_user_model: Any
 ) -> None:

@@ -13,6 +13,7 @@ from speedtrack.accounts.tokens import issue
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.alerts.triage.raising import join_alert
 from speedtrack.notices import mail, subscribing, telling
+from speedtrack.notices.channels import telling as channels
 from speedtrack.notices.models import Notice, Outbox, Subscriber, Subscription
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import History, subscribed
@@ -322,3 +323,31 @@ def test_an_event_is_noticed_once_per_person(history: History) -> None:
     event = AlertEvent.objects.get()
     with pytest.raises(IntegrityError, match="a_subscriber_is_told_once_of_an_event"), transaction.atomic():
         Notice.objects.create(subscriber=subscriber, event=event, pace="now", not_before=NOON)
+
+
+def test_an_event_or_a_subscriber_that_fails_holds_up_no_other(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        subscribed(f"{name}@example.org", history.project)
+    bad, good = history.alert(ratio=1.1), history.alert(ratio=1.2)
+    queue, plan = channels.queue_messages, telling.plan_mails
+
+    def queue_messages(event: AlertEvent) -> None:
+        if event.alert == bad:
+            raise ValueError("a defect of this event")
+        queue(event)
+
+    def plan_mails(due: list[Notice], room: int) -> telling.MailPlan:
+        if due[0].subscriber.email == "a@example.org":
+            raise TypeError("a defect of this subscriber")
+        return plan(due, room)
+
+    monkeypatch.setattr(channels, "queue_messages", queue_messages)
+    monkeypatch.setattr(telling, "plan_mails", plan_mails)
+    with pytest.raises(ValueError, match="a defect of this event"):  # the task counts as failed
+        tell_subscribers(NOON)
+    mailed = Outbox.objects.values_list("recipient", "alert")
+    assert sorted(mailed) == [("b@example.org", good.pk), ("c@example.org", good.pk)]
+    monkeypatch.undo()
+    assert told() == {"a@example.org": 2, "b@example.org": 2, "c@example.org": 2}
