@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from runners.processes.signals import interruptible
+from runners.processes.endings import ended_plainly
 
 # Answers without a database; or (`up`) becomes a process that cares for it by itself.
 NEEDS_NO_DATABASE = {"help", "--help", "-h", "version", "--version", "up"}
@@ -13,7 +13,7 @@ NEEDS_NO_DATABASE = {"help", "--help", "-h", "version", "--version", "up"}
 STARTS_ALL = {"demo", "serve"}
 
 
-@interruptible()
+@ended_plainly()
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "speedtrack.settings")
     try:
@@ -42,8 +42,6 @@ def run(command: Callable[[], None]) -> None:
 
     try:
         command()
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except ImproperlyConfigured as e:
         sys.exit(f"error: {e}")
     except (OperationalError, NotSupportedError) as e:

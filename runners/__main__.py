@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import signal
 import sys
 
 import runners
@@ -10,7 +9,7 @@ from runners import doctor, failpoints, logs, traces
 from runners.commands import show_plan, show_tuning, tune_by_hand
 from runners.errors import RunnerError, SettingsError, Unauthorized, WrongVersion
 from runners.machine.file_lock import lock_file
-from runners.processes.signals import interruptible
+from runners.processes.endings import ended_plainly
 from runners.reporting.connection import Unreachable
 from runners.tuning import tune
 from runners.work.enrolment import enroll, load_settings
@@ -128,7 +127,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     return arguments
 
 
-@interruptible()
+@ended_plainly()
 def main(argv: list[str] | None = None) -> int:
     """Runs a command of the runner; returns its exit code."""
     arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
@@ -139,8 +138,6 @@ def main(argv: list[str] | None = None) -> int:
         load_settings(os.environ)
         logs.set_up(os.environ)
         traces.check()
-        if arguments.command != "run":
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the reader may close the pipe, as in `plan | head`
         if arguments.command == "plan":
             show_plan(arguments.cores, lock_directory_setting(os.environ), arguments.json)
             return 0

@@ -13,7 +13,7 @@ import sys
 
 from django.core.exceptions import ImproperlyConfigured
 
-from runners.processes.signals import interruptible
+from runners.processes.endings import ended_plainly
 from speedtrack.http import origins
 from speedtrack.processes import devstack
 from speedtrack.processes.devstack import BASE_DIR, PROCESSES
@@ -25,7 +25,7 @@ NEEDED = {
 LISTENING = {"web": "WEB_ADDRESS", "live": "LIVE_ADDRESS"}
 
 
-@interruptible()
+@ended_plainly()
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["broker"]:
         become_broker(arguments[1:])

@@ -6,12 +6,8 @@ such as that of the event on which the main thread waits. So what needs a lock i
 
 import os
 import signal
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
-EXIT_INTERRUPTED = 128 + signal.SIGINT  # as shells report a program that this signal has ended
+from collections.abc import Callable
 
 
 def on_signals(act: Callable[[], None], *numbers: signal.Signals) -> None:
@@ -35,13 +31,3 @@ def outside_handlers(act: Callable[[], None]) -> Callable[[], None]:
 
     threading.Thread(target=wait, name="signals", daemon=True).start()
     return lambda: os.eventfd_write(calls, 1)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Ends the program with exit code 130, and without a traceback, when Ctrl-C interrupts the block."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
