@@ -37,7 +37,7 @@ from runners.build.output import (
     find_artifacts,
     run_logged,
 )
-from runners.build.streams import ARTIFACTS_LIMIT_BYTES, attach, feed, receive
+from runners.build.streams import ARTIFACTS_LIMIT_BYTES, attach, feeding, receive
 from runners.documents import BuildRecipe, digest_of
 from runners.errors import Permanent, Transient, one_line
 from runners.machine.environment import BUILD_PATH
@@ -237,8 +237,8 @@ class DockerBuilder:
             container = self._create(api, name, spec)
             with attach(api, container) as connection:
                 api.start(container)
-                feed(connection, spec.source, deadline)
-                receive(connection, out, output, deadline, most_bytes)
+                with feeding(connection, spec.source, deadline):
+                    receive(connection, out, output, deadline, most_bytes)
             return self._await_end(api, container, deadline)
         finally:
             output.close()

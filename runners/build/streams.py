@@ -3,6 +3,7 @@
 import socket
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -29,6 +30,19 @@ def attach(api: docker.APIClient, container: str) -> Iterator[socket.socket]:
         yield connection
     finally:
         connection.close()
+
+
+@contextmanager
+def feeding(connection: socket.socket, source: Path | None, deadline: BuildDeadline) -> Iterator[None]:
+    """Sends the file during the block, which reads the outputs: a container whose output nobody reads stops reading."""
+    with ThreadPoolExecutor(1, thread_name_prefix="source") as pool:
+        fed = pool.submit(feed, connection, source, deadline)
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # the other side may have closed it
+                connection.shutdown(socket.SHUT_RDWR)  # the container has ended: it reads no more
+    fed.result()
 
 
 def feed(connection: socket.socket, source: Path | None, deadline: BuildDeadline) -> None:

@@ -1,10 +1,12 @@
 """Real builds in real containers of a real daemon, and every way in which such a build goes wrong."""
 
+import io
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -132,6 +134,22 @@ def test_equal_files_give_equal_programs_and_ccache_is_used_by_the_next_commit(r
 def test_a_failed_build_says_why(room: Room, command: str, error: str) -> None:
     build = room.build(command)
     assert build.error is not None and error in build.error + room.text
+
+
+def test_a_source_of_which_tar_says_more_than_pipes_hold_is_built(room: Room) -> None:
+    program = {name: text.encode() for name, text in PROGRAM.items()}
+    many = {f"{'deep/' * 30}{number}.c": bytes(1000) for number in range(20_000)}  # tar complains of each one's date
+
+    def write(file: Path) -> None:
+        with tarfile.open(file, "w") as tar:
+            for name, content in (program | many).items():
+                member = tarfile.TarInfo(name)
+                member.size, member.mtime = len(content), 4_000_000_000 if name in many else 0
+                tar.addfile(member, io.BytesIO(content))
+
+    recipe = BuildRecipe("make", ("tiny",), 120, {}, "docker", IMAGE, "", False, "test")
+    room.cached_builder.build("head", CommitSource(SHA, write, "17/3"), recipe, room.log.append, room.control)
+    assert room.text.count("in the future") == len(many)
 
 
 def test_a_build_that_forks_without_end_is_ended_at_its_limit(room: Room) -> None:
