@@ -66,7 +66,7 @@ class SearchBox {
   private fill(found: Suggestion[]): void {
     this.list.replaceChildren(...found.map(optionOf));
     this.choose(-1);
-    this.show(found.length > 0);
+    this.show(found.length > 0 && this.form.contains(document.activeElement)); // the reader may have gone on
   }
 
   private show(open: boolean): void {

@@ -37,8 +37,13 @@ export function shaOf(timeline: Timeline, stop: Stop): string {
 export function whyAddress({ dataset }: HTMLCanvasElement, timeline: Timeline, stop: Stop): string | null {
   const line = timeline.shown.find((one) => one.path === stop.path);
   if (!dataset["why"] || !line) return null;
-  const names = { SLUG: line.project, BENCHMARK: encodeURIComponent(line.benchmark), METRIC: line.metric.name };
-  const address = Object.entries(names).reduce((path, [name, value]) => path.replace(name, value), dataset["why"]);
+  const names: Record<string, string> = {
+    SLUG: line.project,
+    BENCHMARK: encodeURIComponent(line.benchmark),
+    METRIC: line.metric.name,
+  };
+  // All at once, because a benchmark may be named like a placeholder.
+  const address = dataset["why"].replace(/SLUG|BENCHMARK|METRIC/g, (name) => names[name]!);
   const asked = { commit: shaOf(timeline, stop), branch: line.branch, machine: line.machine };
   return `${address}?${new URLSearchParams(asked)}`;
 }
