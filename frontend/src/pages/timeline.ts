@@ -81,19 +81,22 @@ function environmentItem(timeline: Timeline, one: Break, section: HTMLElement, c
 /** Loads a part of the page when the reader opens it, and again if its address has changed. */
 function loadWhenOpened(details: HTMLDetailsElement): void {
   let loaded: string | null = null;
+  const fill = (...content: Node[]) => details.replaceChildren(details.querySelector("summary")!, ...content);
   const load = async () => {
     const part = details.dataset["part"]!;
     if (!details.open || loaded === part) return;
     loaded = part;
-    const fresh = await getPiece(part);
-    if (loaded === part) details.replaceChildren(details.querySelector("summary")!, ...fresh);
+    try {
+      const fresh = await getPiece(part);
+      if (loaded === part) fill(...fresh);
+    } catch (error) {
+      if (loaded !== part) return;
+      loaded = null; // opening it again tries again
+      const why = (error as Error).message;
+      fill(element("p", "soft", `The table could not be loaded: ${why}. The CSV has all values.`));
+    }
   };
-  details.addEventListener("toggle", () =>
-    load().catch((error: Error) => {
-      details.querySelector("p")!.textContent =
-        `The table could not be loaded: ${error.message}. The CSV has all values.`;
-    }),
-  );
+  details.addEventListener("toggle", () => void load());
 }
 
 /** Sends the chosen dates with the part shown now, which the form's fields do not know. */

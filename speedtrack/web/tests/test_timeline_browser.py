@@ -168,6 +168,25 @@ def test_the_chart_is_explored(shown: tuple[World, Alert, str], chromium: Browse
     assert complaints == []
 
 
+def test_a_table_that_could_not_be_loaded_is_loaded_when_it_is_opened_again(
+    shown: tuple[World, Alert, str],  # noqa: F811
+    chromium: Browser,  # noqa: F811
+) -> None:
+    page = watched(chromium, 1280, [])
+    page.goto(f"{shown[2]}{LINE}?last=200")
+    chart_is_drawn(page)
+    page.route("**/*part=values*", lambda route: route.abort())
+    opener = page.get_by_text("All values as a table")
+    opener.click()
+    problem = page.get_by_text("The table could not be loaded: the server does not answer. The CSV has all values.")
+    problem.wait_for()
+    opener.click()
+    page.unroute("**/*part=values*")
+    opener.click()
+    expect(page.locator("details.values tbody tr")).to_have_count(8)
+    assert problem.count() == 0
+
+
 def test_lines_and_axes_are_chosen(shown: tuple[World, Alert, str], chromium: Browser) -> None:  # noqa: F811
     made, _, url = shown
     complaints: list[str] = []
