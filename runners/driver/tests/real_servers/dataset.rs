@@ -62,6 +62,42 @@ fn rows_of_tabs_come_again() {
 }
 
 #[test]
+fn elements_of_xml_are_rows() {
+    let (redis, directory) = (Redis::start(&[]), Directory::new());
+    let path = directory.path("pages.xml");
+    let pages: String =
+        (0..30).map(|page| format!("<page><id>{page}</id><text>a &amp; {page}</text></page>\n")).collect();
+    std::fs::write(&path, format!("<corpus>\n{pages}</corpus>\n")).unwrap();
+    let options = ["-n", "25", "-c", "5", "-r", "1000", "--sequential", "--maxdocs", "25"];
+    let file = ["--dataset", &path, "--xml-root-element", "page", "--"];
+    let command = ["HSET", "doc:__rand_int__", "id", "__field:id__", "text", "__field:text__"];
+    run(&redis, &[options.as_slice(), &file, &command].concat());
+    assert_eq!(redis.cli(&["dbsize"]).trim(), "25");
+    let stored = |page: usize| redis.cli(&["hget", &format!("doc:{page:012}"), "text"]);
+    let mut texts: Vec<String> = (0..25).map(stored).collect();
+    texts.sort();
+    let mut wanted: Vec<String> = (0..25).map(|page| format!("a &amp; {page}\n")).collect();
+    wanted.sort();
+    assert_eq!(texts, wanted);
+}
+
+#[test]
+fn arrays_hold_bytes() {
+    let (redis, directory) = (Redis::start(&[]), Directory::new());
+    let path = directory.path("vectors.npy");
+    let header = "{'descr': [('title', 'S3'), ('v', '<f4', (2,))], 'fortran_order': False, 'shape': (2,), }";
+    let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+    let rows = b"a\0\0\0\0\x80\x3f\0\0\0\0abc\0\0\0\0\0\0\x80\xbf";
+    let file = [b"\x93NUMPY\x01\0", length.as_slice(), header.as_bytes(), rows].concat();
+    std::fs::write(&path, file).unwrap();
+    let command = ["-n", "2", "--dataset", &path, "--", "SET", "doc:__field:title__", "<__field:v__>"];
+    run(&redis, &command);
+    let stored = |title: &str| redis.cli(&["--no-raw", "get", &format!("doc:{title}")]);
+    assert_eq!(stored("a"), "\"<\\x00\\x00\\x80?\\x00\\x00\\x00\\x00>\"\n");
+    assert_eq!(stored("abc"), "\"<\\x00\\x00\\x00\\x00\\x00\\x00\\x80\\xbf>\"\n");
+}
+
+#[test]
 fn what_does_not_fit_is_told_before_the_load() {
     let directory = Directory::new();
     let path = directory.path("rows.csv");
@@ -73,6 +109,8 @@ fn what_does_not_fit_is_told_before_the_load() {
         (&["--dataset", &path], "--dataset is given without a command that names a field"),
         (&set("__field:id__ __data__"), "__data__ placeholders cannot be used with --dataset option"),
         (&["--dataset", "/nonexistent", "--", "SET", "k", "__field:id__"], "/nonexistent: cannot be read"),
+        (&["--dataset", "a.xml", "--", "SET", "k", "__field:id__"], "requires --xml-root-element parameter"),
+        (&["--xml-root-element", "doc", "PING"], "--xml-root-element is given without --dataset"),
         (&["--maxdocs", "3", "PING"], "--maxdocs is given without --dataset"),
         (&["--dataset", &path, "--", "SET", "k", "__field:id__", ";", "PING"], "with a sequence of commands"),
     ] {

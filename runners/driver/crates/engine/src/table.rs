@@ -1,6 +1,11 @@
-//! Rows of named fields out of a file of comma- or tab-separated values, in memory.
+//! Rows of named fields out of a file, in memory.
 
-use std::io;
+mod delimited;
+mod npy;
+mod xml;
+
+use std::fs::File;
+use std::io::{self, BufReader};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -26,42 +31,53 @@ pub struct Column {
 }
 
 impl Table {
-    /// The columns `names` of the file at `path`, of at most so many rows. Its first line has the names of the fields; a `.tsv`
-    /// has tabs between them. A field that a row lacks is empty there. Errors say what is wrong with the file.
-    pub fn read(path: &str, names: &[String], rows: Option<usize>) -> Result<Table, String> {
-        let bytes =
-            std::fs::read(path).map_err(|error: io::Error| format!("{path}: cannot be read ({error})"))?;
-        let separator = if !path.contains(".csv") && path.contains(".tsv") { b'\t' } else { b',' };
-        let mut lines =
-            bytes.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-        let header = lines.next().unwrap_or_default();
-        let fields: Vec<String> = header
-            .split(|byte| *byte == separator)
-            .map(|name| String::from_utf8_lossy(name).into_owned())
-            .collect();
-        let places = names.iter().map(|name| place(path, &fields, name)).collect::<Result<Vec<_>, _>>()?;
+    /// The columns `names` of the file at `path`, of at most so many rows; a field that a row lacks is empty there. The name of
+    /// the file says its format, as in valkey-benchmark; in an XML file each `element` is a row. Errors say what is wrong with
+    /// the file.
+    pub fn read(path: &str, names: &[String], rows: Option<usize>, element: &str) -> Result<Table, String> {
+        let most = rows.unwrap_or(usize::MAX);
         let columns = names.iter().map(|name| Column { name: name.clone(), longest: 0 }).collect();
         let mut table = Table { columns, cells: Vec::new(), ends: Vec::new() };
-        let rows = lines.enumerate().filter(|(_, line)| !line.is_empty()).take(rows.unwrap_or(usize::MAX));
-        for (at, line) in rows {
-            table
-                .add(&cells(line, separator), &places)
-                .map_err(|name| format!("{path}: line {} has no base64 in field {name}", at + 2))?;
-        }
+        File::open(path)
+            .map_err(unreadable)
+            .map(BufReader::new)
+            .and_then(|file| match Format::of(path) {
+                Format::Delimited(separator) => delimited::read(file, separator, most, &mut table),
+                Format::Npy => npy::read(file, most, &mut table),
+                Format::Xml => xml::read(file, element, most, &mut table),
+            })
+            .map_err(|cause| format!("{path}: {cause}"))?;
         match table.columns.is_empty() || !table.ends.is_empty() {
             true => Ok(table),
             false => Err(format!("{path}: has no row")),
         }
     }
 
-    /// Add a row; the name of a field that cannot be decoded otherwise.
+    /// Whether the rows of the file at `path` are elements of XML.
+    pub fn has_elements(path: &str) -> bool {
+        Format::of(path) == Format::Xml
+    }
+
+    /// The places of the columns among `fields`.
+    fn places(&self, fields: &[String]) -> Result<Vec<usize>, String> {
+        let place = |column: &Column| {
+            let bare = column.name.strip_suffix(DECODED).unwrap_or(&column.name);
+            let place = fields.iter().position(|field| field == bare);
+            place.ok_or_else(|| format!("has no field '{bare}', only {}", fields.join(", ")))
+        };
+        self.columns.iter().map(place).collect()
+    }
+
+    /// Add a row, whose cells stand at `places`.
     fn add(&mut self, row: &[&[u8]], places: &[usize]) -> Result<(), String> {
         for (column, place) in self.columns.iter_mut().zip(places) {
             let cell = row.get(*place).copied().unwrap_or_default();
             let begin = self.cells.len();
             match column.name.ends_with(DECODED) {
                 false => self.cells.extend_from_slice(cell),
-                true => STANDARD.decode_vec(cell, &mut self.cells).map_err(|_| column.name.clone())?,
+                true => STANDARD
+                    .decode_vec(cell, &mut self.cells)
+                    .map_err(|_| format!("has no base64 in field {}", column.name))?,
             }
             column.longest = column.longest.max(self.cells.len() - begin);
             self.ends.push(self.cells.len());
@@ -81,35 +97,53 @@ impl Table {
     }
 }
 
-/// The place of the field `name`, which may be decoded, among `fields`.
-fn place(path: &str, fields: &[String], name: &str) -> Result<usize, String> {
-    let bare = name.strip_suffix(DECODED).unwrap_or(name);
-    let place = fields.iter().position(|field| field == bare);
-    place.ok_or_else(|| format!("{path}: has no field '{bare}', only {}", fields.join(", ")))
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Delimited(u8),
+    Npy,
+    Xml,
 }
 
-/// The cells of a line. A separator between quotes is none; quotes around a cell are left out.
-fn cells(line: &[u8], separator: u8) -> Vec<&[u8]> {
-    let mut quoted = false;
-    let is_end = |byte: &u8| {
-        quoted ^= *byte == b'"';
-        *byte == separator && !quoted
-    };
-    let bare = |cell: &'_ [u8]| cell.len() > 1 && cell.starts_with(b"\"") && cell.ends_with(b"\"");
-    line.split(is_end).map(|cell| if bare(cell) { &cell[1..cell.len() - 1] } else { cell }).collect()
+impl Format {
+    fn of(path: &str) -> Format {
+        let formats = [
+            (".npy", Format::Npy),
+            (".csv", Format::Delimited(b',')),
+            (".tsv", Format::Delimited(b'\t')),
+            (".xml", Format::Xml),
+        ];
+        let named = formats.into_iter().find(|(name, _)| path.contains(name));
+        named.map_or(Format::Delimited(b','), |(_, format)| format)
+    }
+}
+
+fn unreadable(error: io::Error) -> String {
+    format!("cannot be read ({error})")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn table(name: &str, text: &str, names: &[&str], rows: Option<usize>) -> Result<Table, String> {
+    /// The table of these columns of a file of this name and content, in elements `doc`.
+    pub fn table(
+        name: &str,
+        content: impl AsRef<[u8]>,
+        names: &[&str],
+        rows: Option<usize>,
+    ) -> Result<Table, String> {
         let path = std::env::temp_dir().join(format!("speedbench-table-{}-{name}", std::process::id()));
-        std::fs::write(&path, text).unwrap();
+        std::fs::write(&path, content).unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let table = Table::read(path.to_str().unwrap(), &names, rows);
+        let table = Table::read(path.to_str().unwrap(), &names, rows, "doc");
         std::fs::remove_file(path).unwrap();
         table
+    }
+
+    /// Row `number` as text.
+    pub fn row(table: &Table, number: u64) -> Vec<String> {
+        let cell = |column| String::from_utf8_lossy(table.cell(number, column)).into_owned();
+        (0..table.columns.len()).map(cell).collect()
     }
 
     #[test]
@@ -138,6 +172,6 @@ mod tests {
         assert!(said("id,x\n1,2\n", "y").ends_with("has no field 'y', only id, x"));
         assert!(said("id,x\n", "x").ends_with("has no row"));
         assert!(said("id,x\n1,AA==\n2,!\n", "x:base64").ends_with("line 3 has no base64 in field x:base64"));
-        assert!(Table::read("/nonexistent", &[], None).unwrap_err().contains("cannot be read"));
+        assert!(Table::read("/nonexistent", &[], None, "").unwrap_err().contains("cannot be read"));
     }
 }

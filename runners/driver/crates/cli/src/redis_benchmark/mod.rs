@@ -2,6 +2,7 @@
 //! valkey-benchmark) in front of the one engine.
 
 pub mod custom;
+pub mod dataset;
 pub mod formats;
 pub mod idle;
 pub mod options;

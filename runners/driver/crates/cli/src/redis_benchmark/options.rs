@@ -10,6 +10,7 @@ use clap::{Arg, ArgAction, Args, Command};
 
 use crate::arguments::{self, Advice, Parsed, ask_for_help, cannot_be, without_value};
 use crate::endpoint::Endpoint;
+use crate::redis_benchmark::dataset::DatasetOptions;
 use crate::redis_benchmark::suite::{NEWEST, VERSIONS, Version};
 use crate::values::{parsed, seconds};
 use engine::cluster::Roles;
@@ -18,7 +19,6 @@ use engine::table::Table;
 use generator::digits;
 use network::target::Target;
 use protocol::script::Script;
-use protocol::template;
 use text::checks::require;
 use text::failure::Failure;
 use workload::limits::{MOST_THREADS, fits};
@@ -27,7 +27,6 @@ use workload::protocol_name::ProtocolName;
 
 const SEE_HELP: &str = "see --help";
 const LARGEST_VALUE: i64 = 1 << 30;
-const VALUE: &[u8] = b"__data__";
 const USUAL_REQUESTS: u64 = 100_000;
 /// In the words of redis-benchmark, for Linux.
 const KEEPALIVE_DISABLED: &str = "Keepalive disabled. You probably need 'echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse' \
@@ -121,12 +120,8 @@ pub struct TestOptions {
     /// the last word of the command is read from stdin
     #[arg(short = 'x')]
     pub stdin: bool,
-    /// put the fields of its rows for __field:NAME__ in the command, a row for each (CSV, or TSV)
-    #[arg(long, value_name = "FILE")]
-    pub dataset: Option<String>,
-    /// only so many of its rows
-    #[arg(long = "maxdocs", value_name = "N")]
-    most_rows: Option<usize>,
+    #[command(flatten)]
+    dataset: DatasetOptions,
     /// again and again
     #[arg(short = 'l')]
     pub forever: bool,
@@ -270,40 +265,7 @@ impl Options {
             self.read_last_word()?;
         }
         self.check()?;
-        self.read_table()
-    }
-
-    /// Read the columns of the file that the command names.
-    fn read_table(&mut self) -> Result<(), Failure> {
-        let Some(path) = &self.tests.dataset else {
-            return require(
-                self.tests.most_rows.is_none(),
-                "--maxdocs is given without --dataset",
-                "give it, too",
-            );
-        };
-        let holds_value = |word: &Vec<u8>| word.windows(VALUE.len()).any(|part| part == VALUE);
-        let names = template::field_names(&self.command);
-        require(
-            !names.is_empty(),
-            "--dataset is given without a command that names a field",
-            "give one, as in SET doc:__rand_int__ __field:content__",
-        )?;
-        require(
-            !self.command.iter().any(holds_value),
-            "__data__ placeholders cannot be used with --dataset option",
-            "leave them out",
-        )?;
-        require(
-            !self.command.iter().any(|word| word == b";"),
-            "--dataset is given with a sequence of commands",
-            "give one command",
-        )?;
-        let most = self.tests.most_rows.filter(|most| *most > 0);
-        let table = Table::read(path, &names, most).map_err(|cause| {
-            Failure::usage(cause, "give --dataset a file whose first line names these fields")
-        })?;
-        self.table = Some(Arc::new(table));
+        self.table = self.tests.dataset.table(&self.command)?;
         Ok(())
     }
 
