@@ -40,7 +40,7 @@ BYTES = {
 }
 UNNAMED = "value"
 PER_ONE = re.compile(r" ?/ ?(op|iter|ops|iteration)$")
-PER_SECOND = re.compile(r"^(.*?) ?/ ?(ns|us|µs|ms|s|sec|second)$")
+PER_TIME = re.compile(rf"(.*?) ?/ ?({'|'.join(NS)})")
 REQUESTS = ("req", "reqs", "request", "requests")
 OPERATIONS = ("op", "ops", "operation", "operations", "iter", "iters", "iterations")
 
@@ -112,7 +112,7 @@ def scaled(value: float, factor: Decimal) -> float:
 
 
 def rate_of(unit: str) -> Measure | None:
-    match = PER_SECOND.match(unit)
+    match = PER_TIME.fullmatch(unit)
     if match is None:
         return None
     quantity, each_second = match[1], Decimal(10**9) / NS[match[2]]

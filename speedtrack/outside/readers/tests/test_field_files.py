@@ -1,5 +1,6 @@
 """Files that people have: cut down from what tools wrote, with numbers that no measurement has, or in rarer forms."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,11 @@ def test_titles_of_redis_benchmark_may_have_quotes() -> None:
     assert [str(one) for one in reading.left_out] == [
         "line 5: the test 'GET' is there twice: keep one, or repeat the line of names before it"
     ]
+
+
+@pytest.mark.parametrize(("unit", "expected"), [("ops/min", 2), ("ops/hr", 2 / 60), ("ops/day", 2 / 60 / 24)])
+def test_jmh_may_count_operations_per_minute_hour_or_day(unit: str, expected: float) -> None:
+    row = {"benchmark": "x.A", "mode": "thrpt", "primaryMetric": {"scoreUnit": unit, "rawData": [[120.0]]}}
+    (result,) = reading_in(json.dumps([row]).encode()).results
+    assert (result.metric, result.unit, result.better) == ("rate", "ops/s", "higher")
+    assert result.samples == pytest.approx([expected])
