@@ -44,6 +44,10 @@ class Node:
         value = self.object().get(key)
         return None if value is None else Node(value, f"{self.pointer}/{escaped(key)}")
 
+    def member(self, key: str) -> "Node | None":
+        """The member with this name, which may be null; None if it is absent."""
+        return self[key] if key in self.object() else None
+
     def has(self, *keys: str) -> bool:
         return isinstance(self.value, dict) and all(self.value.get(key) is not None for key in keys)
 

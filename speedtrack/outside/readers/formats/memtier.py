@@ -51,7 +51,7 @@ def gather_runs(runs: list[Node], document: Node, reading: FileResults, n: int =
     samples: dict[tuple[str, Measure], list[float]] = {}
     for run in runs:
         for operation, stats in run.members():
-            if operation != "Runtime" and isinstance(stats.value, dict) and reading.amount(stats.get("Count")):
+            if operation != "Runtime" and isinstance(stats.value, dict) and was_called(stats, reading):
                 for measure, value in values(stats, reading):
                     samples.setdefault((operation, measure), []).append(value)
     parameters = parameters_of(document["configuration"])
@@ -61,17 +61,23 @@ def gather_runs(runs: list[Node], document: Node, reading: FileResults, n: int =
         reading.add(FileBenchmark(f"memtier {operation}", parameters), measure, summary, origin, f"/{operation}")
 
 
+def was_called(stats: Node, reading: FileResults) -> bool:
+    count = stats.member("Count")
+    return count is not None and reading.amount(count) != 0
+
+
 def values(stats: Node, reading: FileResults) -> Iterator[tuple[Measure, float]]:
     """The measures of one kind of operation. Latencies that memtier did not compute are written as zero."""
-    if (rate := reading.amount(stats["Ops/sec"])) is not None:
-        yield THROUGHPUT, rate
-    if average := reading.amount(stats.get("Average Latency") or stats.get("Latency")):
+    with reading.part():
+        yield THROUGHPUT, stats["Ops/sec"].amount()
+    if average := reading.amount(stats.member("Average Latency") or stats.member("Latency")):
         yield time("latency_avg", "ms"), average
-    accumulated = stats.get("Accumulated Latency")
-    if (accumulated is None or reading.amount(accumulated)) and (percentiles := stats.get("Percentile Latencies")):
-        for name, metric in PERCENTILES.items():
-            if (value := reading.amount(percentiles.get(name))) is not None:
-                yield time(metric, "ms"), value
+    percentiles = stats.get("Percentile Latencies")
+    if percentiles and reading.amount(stats.member("Accumulated Latency")) != 0:
+        with reading.part():
+            for name, metric in PERCENTILES.items():
+                if (value := reading.amount(percentiles.member(name))) is not None:
+                    yield time(metric, "ms"), value
 
 
 def parameters_of(configuration: Node) -> dict[str, str]:

@@ -138,3 +138,24 @@ def test_jmh_may_count_operations_per_minute_hour_or_day(unit: str, expected: fl
     (result,) = reading_in(json.dumps([row]).encode()).results
     assert (result.metric, result.unit, result.better) == ("rate", "ops/s", "higher")
     assert result.samples == pytest.approx([expected])
+
+
+def test_an_operation_of_memtier_that_lacks_what_it_needs_is_refused_alone() -> None:
+    sets = {"Count": 3, "Average Latency": 2.0}
+    gets = {"Count": 3, "Ops/sec": 5.0, "Average Latency": 2.0, "Percentile Latencies": {"p50.00": None, "p99.00": 3.0}}
+    waits = {"Count": None, "Ops/sec": 1.5, "Percentile Latencies": []}
+    run = {"Runtime": {"Start time": 1730996277188}, "Sets": sets, "Gets": gets, "Waits": waits}
+    reading = reading_in(json.dumps({"configuration": {}, "ALL STATS": run}).encode())
+    assert values_of(reading) == {
+        ("memtier Sets", "latency_avg"): [2_000_000],
+        ("memtier Gets", "throughput"): [5],
+        ("memtier Gets", "latency_avg"): [2_000_000],
+        ("memtier Gets", "latency_p99"): [3_000_000],
+        ("memtier Waits", "throughput"): [1.5],
+    }
+    assert [str(one) for one in reading.left_out if one.is_fault] == [
+        "/ALL STATS/Sets: it has no 'Ops/sec'",
+        "/ALL STATS/Gets/Percentile Latencies/p50.00: it is null, expected was a number",
+        "/ALL STATS/Waits/Count: it is null, expected was a number",
+        "/ALL STATS/Waits/Percentile Latencies: it is a list, expected was an object",
+    ]
