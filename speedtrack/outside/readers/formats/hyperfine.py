@@ -36,7 +36,7 @@ def add(reading: FileResults, benchmark: FileBenchmark, result: Node) -> None:
     numbers = reading.amounts(runs) if runs else FileSummary((result.get("median") or result["mean"]).amount())
     reading.add(benchmark, TIME_S, numbers, FileOrigin(), result.pointer)
     for name in ("user", "system"):
-        node = result.get(name)
+        node = result.member(name)
         if node and (mean := reading.amount(node)) is not None:
             summary = FileSummary(mean, n=len(runs))
             reading.add(benchmark, time(f"{name}_time", "s"), summary, FileOrigin(), node.pointer)

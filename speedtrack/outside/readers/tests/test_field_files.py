@@ -159,3 +159,11 @@ def test_an_operation_of_memtier_that_lacks_what_it_needs_is_refused_alone() -> 
         "/ALL STATS/Waits/Count: it is null, expected was a number",
         "/ALL STATS/Waits/Percentile Latencies: it is a list, expected was an object",
     ]
+
+
+def test_a_null_of_hyperfine_is_refused_with_its_place() -> None:
+    """It writes null for what is no number, such as NaN."""
+    result = {"command": "a", "mean": 1.0, "times": [1.0, None], "user": None, "system": 0.5}
+    reading = reading_in(json.dumps({"results": [result]}).encode())
+    assert values_of(reading) == {("a", "time"): [1e9], ("a", "system_time"): [5e8]}
+    assert [one.position for one in reading.left_out if one.is_fault] == ["/results/0/times/1", "/results/0/user"]
