@@ -1,17 +1,18 @@
 """Google Benchmark, ``--benchmark_format=json``: the repeats, or the median if the file has only aggregates."""
 
-from collections.abc import Iterable
-
 from speedtrack.outside.readers import Word
 from speedtrack.outside.readers.files import File
-from speedtrack.outside.readers.measures import BANDWIDTH, Measure, time
+from speedtrack.outside.readers.measures import BANDWIDTH, NS, Measure, scaled, time
 from speedtrack.outside.readers.nodes import Node
 from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
 from speedtrack.outside.readers.tools import ToolReader
 
 FACTS = ("num_cpus", "cpu_scaling_enabled", "aslr_enabled", "library_version", "library_build_type")
-# Numbers of a row other than the author's counters.
+TIME_UNITS = ("ns", "us", "ms", "s")
+# Members of a row other than the author's counters.
 OWN = {
+    *("name", "run_name", "run_type", "label", "time_unit", "aggregate_name", "aggregate_unit", "big_o"),
+    *("error_message", "skip_message"),
     *("family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations"),
     *("real_time", "cpu_time", "cpu_coefficient", "real_coefficient", "rms"),
 }
@@ -32,8 +33,10 @@ def gather(file: File, reading: FileResults) -> None:
             if row.get("error_occurred") or row.get("skipped"):
                 reading.skip(row.pointer, f"{name!r} was not measured: {reason_of(row)}")
             elif not row.has("run_type") or row["run_type"].text() == "iteration":
+                check_unit(row["time_unit"])
                 repeats.setdefault(name, []).append(row)
             elif row["aggregate_name"].text() == "median":
+                check_unit(row["time_unit"])
                 medians[name] = row
     for name, rows in repeats.items():
         with reading.part():
@@ -42,6 +45,11 @@ def gather(file: File, reading: FileResults) -> None:
         if name not in repeats:
             with reading.part():
                 add(reading, name, [row], origin, row["repetitions"].count() if row.has("repetitions") else 1)
+
+
+def check_unit(unit: Node) -> None:
+    if unit.text() not in TIME_UNITS:
+        raise unit.refused(f"{unit.text()[:20]!r} is no unit of time", "ns, us, ms and s are known")
 
 
 def reason_of(row: Node) -> str:
@@ -56,29 +64,49 @@ def add(reading: FileResults, name: str, rows: list[Node], origin: FileOrigin, n
     """
     benchmark, position = FileBenchmark(name), rows[0].pointer
     for metric in ("real_time", "cpu_time"):
-        unit = rows[0]["time_unit"]
-        if unit.text() not in ("ns", "us", "ms", "s"):
-            raise unit.refused(f"{unit.text()[:20]!r} is no unit of time", "ns, us, ms and s are known")
-        measure = time("time" if metric == "real_time" else metric, unit.text())
-        with reading.part():
-            reading.add(benchmark, measure, numbers([row[metric] for row in rows], n, reading), origin, position)
-    for counter in counters(rows[0]):
-        nodes = [row[counter] for row in rows if row.has(counter)]
+        measure = time("time" if metric == "real_time" else metric, "ns")
+        values = times_of(rows, metric, reading)
+        reading.add(benchmark, measure, numbers(values, n), origin, position)
+    for counter in counters(rows):
+        values = reading.amounts(node for row in rows if (node := row.member(counter)))
         measure = rate_of(counter) or reading.measure(counter, "")
-        reading.add(benchmark, measure, numbers(nodes, n, reading), origin, f"{position}/{counter}")
+        reading.add(benchmark, measure, numbers(values, n), origin, f"{position}/{counter}")
 
 
-def numbers(nodes: Iterable[Node], n: int, reading: FileResults) -> list[float] | FileSummary:
-    values = reading.amounts(nodes)
+def times_of(rows: list[Node], metric: str, reading: FileResults) -> list[float]:
+    """The nanoseconds of rows, each of which has its own unit, without those that are left out."""
+    times = []
+    for row in rows:
+        with reading.part():
+            times.append(scaled(row[metric].amount(), NS[row["time_unit"].text()]))
+    return times
+
+
+def numbers(values: list[float], n: int) -> list[float] | FileSummary:
     return FileSummary(values[0], n=n) if n and values else values
 
 
-def counters(row: Node) -> list[str]:
-    return [
-        name
-        for name, node in row.members()
-        if name not in OWN and isinstance(node.value, int | float) and not isinstance(node.value, bool)
-    ]
+def counters(rows: list[Node]) -> list[str]:
+    return list(
+        dict.fromkeys(
+            name for row in rows for name, node in row.members() if name not in OWN and may_be_counter(name, node.value)
+        )
+    )
+
+
+def may_be_counter(name: str, value: object) -> bool:
+    """Return whether a member is the author's counter, perhaps without a usable number, and no text."""
+    if isinstance(value, str):
+        return rate_of(name) is not None or is_number(value)
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def rate_of(counter: str) -> Measure | None:

@@ -167,3 +167,26 @@ def test_a_null_of_hyperfine_is_refused_with_its_place() -> None:
     reading = reading_in(json.dumps({"results": [result]}).encode())
     assert values_of(reading) == {("a", "time"): [1e9], ("a", "system_time"): [5e8]}
     assert [one.position for one in reading.left_out if one.is_fault] == ["/results/0/times/1", "/results/0/user"]
+
+
+def test_rows_of_google_benchmark_have_units_and_counters_of_their_own() -> None:
+    """A benchmark registered twice, as with two units, has rows of one name."""
+    shared = {"name": "D", "run_type": "iteration", "iterations": 1, "real_time": 2.0, "cpu_time": 1.0}
+    first = shared | {"time_unit": "ms"}
+    second = shared | {"time_unit": "us", "label": "4 KB", "items_per_second": 5.0}
+    reading = reading_in(json.dumps({"context": {"num_cpus": 2}, "benchmarks": [first, second]}).encode())
+    assert values_of(reading) == {
+        ("D", "time"): [2_000_000, 2_000],
+        ("D", "cpu_time"): [1_000_000, 1_000],
+        ("D", "items/s"): [5],
+    }
+    assert reading.left_out == []
+
+
+@pytest.mark.parametrize("value", [None, "nan", "-1.5", "1e400"])
+@pytest.mark.parametrize("counter", ["bytes_per_second", "hits"])
+def test_a_counter_of_google_benchmark_may_be_null_or_text(counter: str, value: str | None) -> None:
+    row = {"name": "D", "run_type": "iteration", "real_time": 2.0, "cpu_time": 1.0, "time_unit": "ns", counter: value}
+    reading = reading_in(json.dumps({"context": {"num_cpus": 2}, "benchmarks": [row]}).encode())
+    assert values_of(reading) == {("D", "time"): [2], ("D", "cpu_time"): [1]}
+    assert [one.position for one in reading.left_out if one.is_fault] == [f"/benchmarks/0/{counter}"]
