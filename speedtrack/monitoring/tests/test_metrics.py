@@ -228,9 +228,19 @@ def test_hostile_names_are_escaped(client: Client, world: World) -> None:
 
 
 RULES = Path(__file__).parents[3] / "docs" / "prometheus-alerts.yml"
+DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "operation.json"
+SUFFIXES = {"counter": "_total", "histogram": "_bucket"}  # of the samples that a graph shows
+NAME = re.compile(r"\b(?:speedtrack|process|python)_[a-z_]+\b")
 
 
-def test_alert_rules_name_metrics_that_exist(client: Client, world: World) -> None:
+def expressions_of_dashboard() -> list[str]:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    return [target["expr"] for panel in panels for target in panel.get("targets", [])]
+
+
+@pytest.fixture
+def busy(client: Client, world: World) -> World:
+    """A world in which each metric has a value."""
     world.push(2)
     builders.claim(world.machines[0])
     flag_all_measurements()
@@ -239,15 +249,34 @@ def test_alert_rules_name_metrics_that_exist(client: Client, world: World) -> No
     tasktimes.add("detect", TaskTime.Outcome.FAILED, 1)
     body = b"{}"
     intake.receive(world.project, signed(world, body), body)
+    scrape(client)  # the first one counts itself
+    collector.newest.forget()
+    return world
+
+
+def test_alert_rules_name_metrics_that_exist(client: Client, busy: World) -> None:
     text = re.sub(r"(?m)^ *#.*$", "", RULES.read_text())
     expressions = re.findall(r"expr: (.+)", text)
     assert len(expressions) == text.count("alert:") > 5
-    named = {word for one in expressions for word in re.findall(r"\b(?:speedtrack|process)_[a-z_]+\b", one)}
+    named = {word for one in expressions for word in NAME.findall(one)}
     assert named - set(scrape(client)) == set()
 
 
+def test_the_dashboard_of_operation_shows_each_metric_and_no_other(client: Client, busy: World) -> None:
+    text = client.get("/metrics").content.decode()
+    exported = {f"{family.name}{SUFFIXES.get(family.type, '')}" for family in text_string_to_metric_families(text)}
+    assert {word for one in expressions_of_dashboard() for word in NAME.findall(one)} == exported
+
+
 @pytest.mark.promtool
-def test_promtool_accepts_rules_and_metrics(client: Client, world: World) -> None:
+def test_promtool_accepts_rules_and_metrics(client: Client, world: World, tmp_path: Path) -> None:
     subprocess.run(["promtool", "check", "rules", RULES], check=True)
+    rules = [
+        {"record": f"shown:{number}", "expr": one.replace("$__rate_interval", "1m")}
+        for number, one in enumerate(expressions_of_dashboard())
+    ]
+    shown = tmp_path / "dashboard.yml"
+    shown.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))  # JSON is YAML, too
+    subprocess.run(["promtool", "check", "rules", shown], check=True)
     text = client.get("/metrics").content
     subprocess.run(["promtool", "check", "metrics"], input=text, check=True)
