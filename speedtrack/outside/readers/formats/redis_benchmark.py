@@ -23,7 +23,7 @@ COLUMNS: dict[str, Measure] = {
     "p99_latency_ms": time("latency_p99", "ms"),
 }
 LONGEST_TEST = 200
-BEGIN = re.compile(r'"test","rps"|".+","\d{1,20}\.\d{1,10}"$')
+BEGIN = re.compile(r'"test","rps"|".+","(\d{1,20}\.\d{1,10}|-?(nan|inf))"$')
 MOST_NODES = 2100  # lines about a cluster that may stand before the table: a cluster has at most 1,000 primaries
 
 

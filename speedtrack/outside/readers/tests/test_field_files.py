@@ -190,3 +190,11 @@ def test_a_counter_of_google_benchmark_may_be_null_or_text(counter: str, value: 
     reading = reading_in(json.dumps({"context": {"num_cpus": 2}, "benchmarks": [row]}).encode())
     assert values_of(reading) == {("D", "time"): [2], ("D", "cpu_time"): [1]}
     assert [one.position for one in reading.left_out if one.is_fault] == [f"/benchmarks/0/{counter}"]
+
+
+@pytest.mark.parametrize("word", ["inf", "-nan", "nan"])
+def test_the_first_row_of_an_old_redis_benchmark_may_be_no_number(word: str) -> None:
+    """A test that ended within a millisecond had infinitely many requests per second before version 6.2."""
+    reading = reading_in(f'"PING_INLINE","{word}"\n"SET","1000.00"\n'.encode())
+    assert values_of(reading) == {("SET", "throughput"): [1000]}
+    assert [one.position for one in reading.left_out if one.is_fault] == ["line 1, rps"]
