@@ -13,25 +13,24 @@ COUNTS = ("instructions", "estimated-cycles", "l1-accesses", "l2-accesses", "ram
 
 def recognises(file: File) -> bool:
     benchmarks = file.json.value
-    return isinstance(benchmarks, dict) and bool(benchmarks) and all(map(has_measures, benchmarks.values()))
+    return isinstance(benchmarks, dict) and any(map(has_measure, benchmarks.values()))
 
 
-def has_measures(measures: object) -> bool:
-    return (
-        isinstance(measures, dict)
-        and bool(measures)
-        and all(isinstance(measure, dict) and "value" in measure for measure in measures.values())
+def has_measure(measures: object) -> bool:
+    return isinstance(measures, dict) and any(
+        isinstance(measure, dict) and "value" in measure for measure in measures.values()
     )
 
 
 def gather(file: File, reading: FileResults) -> None:
     for name, measures in file.document.members():
-        for measure, metric in measures.members():
-            with reading.part():
-                value = metric["value"].amount()
-                low, high = (metric.get(end) for end in ("lower_value", "upper_value"))
-                summary = FileSummary(value, end_of(low), end_of(high))
-                add(reading, name, measure, summary, metric.pointer)
+        with reading.part():
+            for measure, metric in measures.members():
+                with reading.part():
+                    value = metric["value"].amount()
+                    low, high = (metric.get(end) for end in ("lower_value", "upper_value"))
+                    summary = FileSummary(value, end_of(low), end_of(high))
+                    add(reading, name, measure, summary, metric.pointer)
 
 
 def add(reading: FileResults, benchmark: str, name: str, summary: FileSummary, position: str) -> None:

@@ -17,7 +17,7 @@ AGGREGATES = re.compile(r"_(mean|median|stddev|cv|BigO|RMS)$")  # rows that Goog
 
 
 def is_entry(node: Node) -> bool:
-    return node.has("name", "value", "unit")
+    return isinstance(node.value, dict) and node.value.keys() >= {"name", "value", "unit"}
 
 
 def recognises_entries(file: File) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from speedtrack.outside.readers import Options
+from speedtrack.outside.readers import Options, ReadError
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.registry import reader_of
 from speedtrack.outside.readers.results import FileResults
@@ -198,3 +198,22 @@ def test_the_first_row_of_an_old_redis_benchmark_may_be_no_number(word: str) -> 
     reading = reading_in(f'"PING_INLINE","{word}"\n"SET","1000.00"\n'.encode())
     assert values_of(reading) == {("SET", "throughput"): [1000]}
     assert [one.position for one in reading.left_out if one.is_fault] == ["line 1, rps"]
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        ([{"name": "a", "value": None, "unit": "ms"}], "/0/value"),
+        ({"a": {"latency": {"value": None}}, "b": {}}, "/a/latency/value"),
+    ],
+)
+def test_a_file_without_a_usable_value_is_refused_with_the_place(content: object, place: str) -> None:
+    with pytest.raises(ReadError, match=f"{place}: it is null"):
+        reading_in(json.dumps(content).encode())
+
+
+def test_a_benchmark_of_bencher_may_have_no_measures() -> None:
+    content = {"a": {"latency": {"value": 5}, "throughput": 3}, "b": {}, "c": None}
+    reading = reading_in(json.dumps(content).encode())
+    assert values_of(reading) == {("a", "latency"): [5]}
+    assert [one.position for one in reading.left_out if one.is_fault] == ["/a/throughput", "/c"]
