@@ -64,7 +64,8 @@ def scores(metric: Node, reading: FileResults) -> Iterator[float]:
     else:
         for fork in metric["rawDataHistogram"].list():
             for iteration in fork.list():
-                yield mean_of(iteration)
+                with reading.part():
+                    yield mean_of(iteration)
 
 
 def mean_of(histogram: Node) -> float:

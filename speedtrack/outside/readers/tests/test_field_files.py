@@ -217,3 +217,14 @@ def test_a_benchmark_of_bencher_may_have_no_measures() -> None:
     reading = reading_in(json.dumps(content).encode())
     assert values_of(reading) == {("a", "latency"): [5]}
     assert [one.position for one in reading.left_out if one.is_fault] == ["/a/throughput", "/c"]
+
+
+def test_an_iteration_of_jmh_is_refused_alone() -> None:
+    allocated = {"scoreUnit": "B/op", "rawData": [[8.0]]}
+    primary = {"scoreUnit": "us/op", "rawDataHistogram": [[[[1.0, 2], ["NaN", 1]], [[3.0, 1]]]]}
+    row = {"benchmark": "x.A", "mode": "sample", "primaryMetric": primary}
+    row["secondaryMetrics"] = {"gc.alloc.rate.norm": allocated}
+    reading = reading_in(json.dumps([row]).encode())
+    assert values_of(reading) == {("x.A", "sampled_time"): [3000], ("x.A", "allocated"): [8]}
+    place = "/0/primaryMetric/rawDataHistogram/0/0/1/0"
+    assert [one.position for one in reading.left_out if one.is_fault] == [place]
