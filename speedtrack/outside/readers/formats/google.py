@@ -1,6 +1,5 @@
 """Google Benchmark, ``--benchmark_format=json``: the repeats, or the median if the file has only aggregates."""
 
-from speedtrack.outside.readers import Word
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import BANDWIDTH, NS, Measure, scaled, time
 from speedtrack.outside.readers.nodes import Node
@@ -116,7 +115,7 @@ def rate_of(counter: str) -> Measure | None:
 
 
 def origin_of(context: Node, reading: FileResults) -> FileOrigin:
-    facts: dict[str, Word] = {name: node.word() for name in FACTS if (node := context.get(name))}
+    facts = reading.words((name, context.get(name)) for name in FACTS)
     host, date = context.get("host_name"), reading.moment(context.get("date"), Node.moment)
     return FileOrigin(machine=host.text() if host else "", environment=facts, measured_at=date)
 

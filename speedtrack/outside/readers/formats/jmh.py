@@ -32,9 +32,10 @@ def gather_row(row: Node, reading: FileResults) -> None:
         raise row["mode"].refused(f"{mode[:20]!r} is no mode of JMH", f"known are {', '.join(METRICS)}")
     benchmark, primary = FileBenchmark(row["benchmark"].text(), parameters_of(row)), row["primaryMetric"]
     measure = measure_by(METRICS[mode], primary, reading)
-    reading.add(benchmark, measure, list(scores(primary, reading)), origin_of(row), primary.pointer)
+    origin = FileOrigin(environment=reading.words((name, row.get(name)) for name in FACTS))
+    reading.add(benchmark, measure, list(scores(primary, reading)), origin, primary.pointer)
     if secondary := row.get("secondaryMetrics"):
-        gather_secondary(benchmark, secondary, origin_of(row), reading)
+        gather_secondary(benchmark, secondary, origin, reading)
 
 
 def gather_secondary(benchmark: FileBenchmark, secondary: Node, origin: FileOrigin, reading: FileResults) -> None:
@@ -85,10 +86,6 @@ def parameters_of(row: Node) -> dict[str, Word]:
     parameters: dict[str, Word] = {name: node.word() for name, node in params.members()} if params else {}
     threads = row.get("threads")
     return parameters | ({"threads": threads.word()} if threads and threads.value != 1 else {})
-
-
-def origin_of(row: Node) -> FileOrigin:
-    return FileOrigin(environment={name: node.word() for name in FACTS if (node := row.get(name))})
 
 
 READER = ToolReader("jmh", "JMH, -rf json", recognises, gather)

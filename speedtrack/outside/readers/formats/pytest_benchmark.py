@@ -37,7 +37,7 @@ def origin_of(document: Node, reading: FileResults) -> FileOrigin:
     return FileOrigin(
         commit=commit_of(document, reading),
         machine=node.text() if node else "",
-        environment=environment_of(machine),
+        environment=environment_of(machine, reading),
         measured_at=reading.moment(document.get("datetime"), Node.moment),
     )
 
@@ -56,14 +56,10 @@ def commit_of(document: Node, reading: FileResults) -> str:
     return commit["id"].text()
 
 
-def environment_of(machine: Node) -> dict[str, Word]:
-    facts: dict[str, Word] = {name: node.word() for name in FACTS if (node := machine.get(name))}
+def environment_of(machine: Node, reading: FileResults) -> dict[str, Word]:
     cpu = machine.get("cpu")
-    if cpu and cpu.object():
-        for name in ("brand_raw", "count"):
-            if fact := cpu.get(name):
-                facts[f"cpu_{name.removesuffix('_raw')}"] = fact.word()
-    return facts
+    of_cpu = {"cpu_brand": cpu.get("brand_raw"), "cpu_count": cpu.get("count")} if cpu else {}
+    return reading.words([*((name, machine.get(name)) for name in FACTS), *of_cpu.items()])
 
 
 READER = ToolReader("pytest-benchmark", "pytest-benchmark, --benchmark-json", recognises, gather)

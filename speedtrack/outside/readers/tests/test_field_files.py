@@ -228,3 +228,37 @@ def test_an_iteration_of_jmh_is_refused_alone() -> None:
     assert values_of(reading) == {("x.A", "sampled_time"): [3000], ("x.A", "allocated"): [8]}
     place = "/0/primaryMetric/rawDataHistogram/0/0/1/0"
     assert [one.position for one in reading.left_out if one.is_fault] == [place]
+
+
+PYPERF = {"metadata": {"name": "a", "cpu_count": None, "python_version": "3.13"}, "runs": [{"values": [2.0]}]}
+FACTS = {
+    "google": {
+        "context": {"num_cpus": "NaN", "library_version": "1.9"},
+        "benchmarks": [{"name": "a", "real_time": 2.0, "cpu_time": 2.0, "time_unit": "s"}],
+    },
+    "pytest": {
+        "machine_info": {"cpu": {"count": [], "brand_raw": "Xeon"}},
+        "benchmarks": [{"name": "a", "stats": {"data": [2.0]}}],
+        "version": "5",
+    },
+    "pyperf": {"version": "1.0", "benchmarks": [PYPERF]},
+    "jmh": [
+        {
+            "benchmark": "a",
+            "mode": "avgt",
+            "vmName": "OpenJDK",
+            "vmVersion": {},
+            "primaryMetric": {"scoreUnit": "s/op", "rawData": [[2.0]]},
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("tool", FACTS)
+def test_a_fact_that_cannot_be_read_refuses_no_result(tool: str) -> None:
+    text = json.dumps(FACTS[tool]).replace('"NaN"', "NaN")
+    reading = reading_in(text.encode())
+    assert {value for values in values_of(reading).values() for value in values} == {2e9}
+    assert len(reading.results[0].environment) == 1
+    (place,) = [one.position for one in reading.left_out if one.is_fault]
+    assert place.rpartition("/")[2] in ("num_cpus", "count", "cpu_count", "vmVersion")
