@@ -1,6 +1,6 @@
 //! A run that ends early tells what it had counted, and that it is not whole.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -10,8 +10,8 @@ use crate::support::{Manner, Server, ended_by, heed, written};
 const SIGINT: libc::c_int = libc::SIGINT;
 const SIGTERM: libc::c_int = libc::SIGTERM;
 
-/// What comes of `words` when the program gets `signal` after the server has seen `requests` of its commands.
-fn interrupted(server: &Server, words: &str, signal: libc::c_int, requests: u64) -> Output {
+/// `words` at work: the server has seen `requests` of its commands.
+fn begun(server: &Server, words: &str, signal: libc::c_int, requests: u64) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_speedbench"));
     let mut words = words.split(' ');
     command.args(words.next()).args(&server.options).args(words);
@@ -22,7 +22,12 @@ fn interrupted(server: &Server, words: &str, signal: libc::c_int, requests: u64)
         assert!(Instant::now() < deadline, "the driver does not begin");
         std::thread::sleep(Duration::from_millis(10));
     }
-    ended_by(signal, child)
+    child
+}
+
+/// What comes of `words` when the program gets `signal` after the server has seen `requests` of its commands.
+fn interrupted(server: &Server, words: &str, signal: libc::c_int, requests: u64) -> Output {
+    ended_by(signal, begun(server, words, signal, requests))
 }
 
 fn texts(output: Output) -> (Option<i32>, String, String) {
@@ -64,6 +69,22 @@ fn tables_and_rows_say_that_they_are_cut_short() {
         assert_eq!(status, Some(130), "{words}: {message}");
         assert!(result.contains(cause), "{words}: {result}");
         assert!(!result.contains("INCR"), "{words}: {result}");
+    }
+}
+
+#[test]
+fn a_signal_that_comes_again_at_once_is_one() {
+    // As of `timeout`, which sends it to its child and to the group that this is in; so many that two are told apart.
+    for words in ["redis-benchmark -t get -n 100000000 --csv", "run -t get -n 100000000 --csv"] {
+        let server = Server::tcp(Manner::Honest);
+        let child = begun(&server, words, SIGINT, 1000);
+        for _ in 0..1000 {
+            // SAFETY: the process is our child and not yet waited for.
+            unsafe { libc::kill(child.id() as i32, SIGINT) };
+        }
+        let (status, result, message) = texts(ended_by(SIGINT, child));
+        assert_eq!(status, Some(130), "{message}");
+        assert!(result.contains("cut"), "{result}");
     }
 }
 

@@ -225,3 +225,21 @@ fn a_cluster_changes_under_load() {
     // The cluster needs its node timeout to see that a master is gone.
     assert!(number("recovery_s") > 1.0 && errors(recovery) > 0, "{recovery}");
 }
+
+#[test]
+fn an_heir_is_loaded_at_once_however_long_the_pause_before_an_attempt_is() {
+    let mut nodes = cluster();
+    let words = "memtier-benchmark --cluster-mode -c 6 -t 1 --test-time 300 --ratio 1:0 --hide-histogram \
+                 --reconnect-on-error --reconnect-backoff-factor 60";
+    let driver = Driver::start(&format!("{words} -p {}", nodes[0].port));
+    wait_until("the driver does not begin", || nodes[..3].iter().all(|node| node.calls("set") > 100));
+    let heir_port = nodes[replica_of(&nodes, &nodes[1])].port.clone();
+    drop(nodes.remove(1));
+    let heir = nodes.iter().position(|node| node.port == heir_port).unwrap();
+    wait_until("no replica takes over", || is_master(&nodes[heir]));
+    let (since, before) = (Instant::now(), nodes[heir].calls("set"));
+    wait_until("the heir is not loaded", || nodes[heir].calls("set") > before + 100);
+    // A pause lasts a minute.
+    assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
+    drop(driver);
+}

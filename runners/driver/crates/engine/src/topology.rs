@@ -2,14 +2,16 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cluster;
 use crate::node::Node;
 use network::target::Target;
 
-/// How often it is looked whether a change was met, and how long a node may take to answer.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often it is looked whether a change was met.
+pub const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Between two questions, and how long a node may take to answer.
+const ASK_EVERY: Duration = Duration::from_millis(100);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The nodes of a load.
@@ -51,9 +53,12 @@ impl Topology {
 
     /// Keep the nodes of a cluster as they are, until the end.
     pub fn keep(&self, seeds: &[Node]) {
+        let mut asked: Option<Instant> = None;
         while !self.ended.load(Ordering::Relaxed) {
-            if self.wanted.swap(false, Ordering::Relaxed) {
+            let may_ask = asked.is_none_or(|asked| asked.elapsed() >= ASK_EVERY);
+            if may_ask && self.wanted.swap(false, Ordering::Relaxed) {
                 self.refresh(seeds);
+                asked = Some(Instant::now());
             }
             std::thread::sleep(LOOK_EVERY);
         }

@@ -1,31 +1,46 @@
 //! Signals that ask the program to end: they are noted, so that a load can stop and tell what it has counted.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use libc::c_int;
 
+use crate::clock;
+
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
-/// A bit for each signal that was noted once.
-static NOTED_ONCE: AtomicI32 = AtomicI32::new(0);
+/// When each signal was noted first, in ns of the monotonic clock.
+static NOTED_AT: [AtomicU64; NOTED.len()] = [const { AtomicU64::new(0) }; NOTED.len()];
 /// What is done before a second signal ends the process.
 static LAST_ACT: OnceLock<fn()> = OnceLock::new();
+/// Signals of a kind that come this soon after each other are one: `timeout` sends its own to the child and to its group.
+const AT_ONCE_NS: u64 = 100_000_000;
 
 /// The signals that are noted, with their names.
 pub const NOTED: [(c_int, &str); 2] = [(libc::SIGINT, "SIGINT"), (libc::SIGTERM, "SIGTERM")];
 
-extern "C" fn note(signal: c_int) {
+extern "C" fn heed(signal: c_int) {
+    if note(signal).is_some_and(|since_ns| since_ns > AT_ONCE_NS) {
+        end(signal);
+    }
+}
+
+/// Note the signal; the ns since it was noted first, if it was before.
+fn note(signal: c_int) -> Option<u64> {
     RECEIVED.store(signal, Ordering::Relaxed);
-    let bit = 1 << signal;
-    if NOTED_ONCE.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
-        if let Some(act) = LAST_ACT.get() {
-            act();
-        }
-        // SAFETY: both calls may be made in a handler; the signal then ends the process.
-        unsafe {
-            libc::signal(signal, libc::SIG_DFL);
-            libc::raise(signal);
-        }
+    let place = NOTED.iter().position(|(number, _)| *number == signal)?;
+    let now = clock::now();
+    let first = NOTED_AT[place].compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).err()?;
+    Some(now.saturating_sub(first))
+}
+
+fn end(signal: c_int) {
+    if let Some(act) = LAST_ACT.get() {
+        act();
+    }
+    // SAFETY: both calls may be made in a handler; the signal then ends the process.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
     }
 }
 
@@ -33,13 +48,13 @@ extern "C" fn note(signal: c_int) {
 /// ignores stays ignored.
 pub fn note_all() {
     for (signal, _) in NOTED {
-        // SAFETY: the structures are plain data that outlive the calls, and `note` does only what a handler may.
+        // SAFETY: the structures are plain data that outlive the calls, and `heed` does only what a handler may.
         unsafe {
             let mut before: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut before);
             if before.sa_sigaction != libc::SIG_IGN {
                 let mut action: libc::sigaction = std::mem::zeroed();
-                action.sa_sigaction = note as *const () as libc::sighandler_t;
+                action.sa_sigaction = heed as *const () as libc::sighandler_t;
                 libc::sigaction(signal, &raw const action, std::ptr::null_mut());
             }
         }
@@ -54,7 +69,9 @@ pub fn before_the_end(act: fn()) {
 
 /// Ask the program to end as an interrupt does: the second time at once.
 pub fn interrupt() {
-    note(libc::SIGINT);
+    if note(libc::SIGINT).is_some() {
+        end(libc::SIGINT);
+    }
 }
 
 /// The signal that was received, if any.

@@ -8,6 +8,7 @@ use crate::meter::Meter;
 use crate::node::Node;
 use crate::recovery::{Losses, Recovery, is_passing};
 use crate::stage::Span;
+use crate::topology::LOOK_EVERY;
 use crate::worker::counting::count;
 use crate::worker::trouble::{State, TROUBLED, Trouble};
 use crate::worker::{DRAIN_PART, Worker};
@@ -156,7 +157,7 @@ impl<P: Protocol> Worker<'_, P> {
     /// Go on with connections whose pause is over, and stop waiting for those in trouble when the span is over.
     #[cold]
     pub(super) fn go_on(&mut self, span: &Span, now: u64) -> Result<(), Failure> {
-        self.learn_nodes();
+        self.learn_nodes(now);
         while let Some(token) = self.troubles.retries.take(now) {
             let Some(trouble) = self.troubles.by_token.get(&token).filter(|it| it.at <= now) else {
                 continue;
@@ -182,11 +183,22 @@ impl<P: Protocol> Worker<'_, P> {
             }
         }
         self.check_at = self.check_at.min(self.troubles.retries.next_at()).min(over.max(now + 1_000_000));
+        if self.has_lost_node() {
+            self.shared.topology.want();
+            self.check_at = self.check_at.min(now + LOOK_EVERY.as_nanos() as u64);
+        }
         Ok(())
     }
 
-    /// Take over what is known of the cluster: the slots of the nodes, and which connections lead elsewhere.
-    fn learn_nodes(&mut self) {
+    /// Whether a connection of a cluster waits for its node, whose slots another one may take over.
+    fn has_lost_node(&self) -> bool {
+        let waits = |trouble: &Trouble| matches!(trouble.state, State::Pausing | State::Opening(_));
+        self.troubles.nodes.len() > 1 && self.troubles.by_token.values().any(waits)
+    }
+
+    /// Take over what is known of the cluster: the slots of the nodes, and which connections lead elsewhere. Those that wait
+    /// for the node that was there are opened at once.
+    fn learn_nodes(&mut self, now: u64) {
         let version = self.shared.topology.version();
         if version == self.troubles.version {
             return;
@@ -195,9 +207,16 @@ impl<P: Protocol> Worker<'_, P> {
         for token in 0..self.connections.len() {
             let node = self.home(token).clone();
             let (_, connection) = &mut self.connections[token];
-            match node.target.address == self.troubles.addresses[token] {
-                true => connection.set_tags(node.tags),
-                false => connection.retire(),
+            if node.target.address == self.troubles.addresses[token] {
+                connection.set_tags(node.tags);
+                continue;
+            }
+            connection.retire();
+            if let Some(trouble) = self.troubles.by_token.get_mut(&token)
+                && !matches!(trouble.state, State::OnTrial)
+            {
+                (trouble.state, trouble.pauses, trouble.at) = (State::Pausing, 0, now);
+                self.troubles.retries.put(now, token);
             }
         }
     }
