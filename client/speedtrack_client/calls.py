@@ -21,6 +21,7 @@ BUSY = (429, 502, 503, 504)
 TIMEOUT = httpx.Timeout(60, connect=10)
 PAGE = 200
 REFUSED_RESULTS = "#problem-refused-results"
+BUSY_KEY = "#problem-busy-key"
 CODES = {401: Exit.REFUSED, 403: Exit.REFUSED, 409: Exit.NOT_DONE}
 
 
@@ -69,7 +70,7 @@ class Api:
                 if pause_s is None:
                     raise self.away(e) from None
             else:
-                if answer.status_code not in BUSY or pause_s is None:
+                if pause_s is None or not is_busy(answer):
                     return self.document_of(answer)
                 pause_s = max(pause_s, asked_pause_s(answer))
             time.sleep(pause_s)
@@ -111,7 +112,7 @@ class Api:
                 return NoneTaken(detail, [str(error["detail"]) for error in problem["errors"]])
         except (ValueError, KeyError, TypeError, AttributeError):
             detail = f"HTTP {answer.status_code}"
-        if answer.status_code >= 500 or answer.status_code == 429:
+        if is_busy(answer) or answer.status_code >= 500:
             return ServerAway(detail)
         if answer.status_code == 405 or (answer.status_code == 404 and "nothing at this address" in detail):
             return self.unknown_operation(answer)
@@ -182,6 +183,11 @@ def reason_of(error: Exception) -> str:
         httpx.RemoteProtocolError: "it ended the connection",
     }
     return reasons.get(type(error)) or plain(str(error)) or type(error).__name__
+
+
+def is_busy(answer: httpx.Response) -> bool:
+    """Return whether the same call may succeed later, also as an attempt that was given up here is still at work."""
+    return answer.status_code in BUSY or (answer.status_code == 409 and BUSY_KEY in answer.text)
 
 
 def asked_pause_s(answer: httpx.Response) -> float:

@@ -107,10 +107,12 @@ def local(path: str) -> str:
     return str(Path(path).resolve()).removesuffix(".git").rstrip("/")
 
 
-def project_of(remote_urls: Iterable[str], projects: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """The project that tracks the first of these remotes that any project tracks."""
-    tracked = {normal(project["repository"]): project for project in projects}
-    return next((tracked[url] for url in remote_urls if url in tracked), None)
+def projects_of(remote_urls: Iterable[str], projects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The projects that track the first of these remotes that any project tracks."""
+    tracked: dict[str, list[dict[str, Any]]] = {}
+    for project in projects:
+        tracked.setdefault(normal(project["repository"]), []).append(project)
+    return next((tracked[url] for url in remote_urls if url in tracked), [])
 
 
 def commit_of(name: str) -> str | None:

@@ -116,12 +116,26 @@ def test_a_write_is_repeated_with_the_same_key(server: Server, run: Run) -> None
     server.answers["/api/v1/projects/kvd"] = (200, KVD)
     busy = (503, {"detail": "Busy."}, {"Retry-After": "0"})
     asked = {"id": 1, "state": "queued", "is_ended": False, "runs": []}
-    server.answers["/api/v1/projects/kvd/comparisons"] = [None, busy, (202, asked)]
+    # The attempt that was given up here is still at work there.
+    held = (409, {"type": "/api/v1/docs#problem-busy-key", "detail": "Still at work."}, {"Retry-After": "0"})
+    server.answers["/api/v1/projects/kvd/comparisons"] = [None, busy, held, (202, asked)]
     code, out, _ = run("compare", "main", "topic", "--project", "kvd")
     assert code == 0 and "compare --project kvd --id 1 --wait" in out
     posts = [one for one in server.asked if one[0] == "POST"]
-    assert len(posts) == 3 and len({one[2]["Idempotency-Key"] for one in posts}) == 1
+    assert len(posts) == 4 and len({one[2]["Idempotency-Key"] for one in posts}) == 1
     assert json.loads(posts[0][3])["head"] == "topic"
+    server.answers["/api/v1/projects/kvd/comparisons"] = [held] * 4
+    assert run("compare", "main", "topic", "--project", "kvd")[0] == Exit.SERVER
+
+
+def test_of_two_projects_of_a_repository_one_is_named(
+    server: Server, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPEEDTRACK_REPOSITORY", "git@example.org:kvd.git")
+    projects = [KVD, KVD | {"slug": "kvd-tls"}]
+    server.answers["/api/v1/projects"] = (200, {"items": projects, "next": None})
+    code, _, said = run("compare", "main", "topic")
+    assert code == Exit.USAGE and "track this repository (kvd, kvd-tls): give --project NAME" in said
 
 
 GOLDEN = Path(__file__).parent / "golden" / "compare.v2.json"
@@ -269,8 +283,9 @@ def test_projects_are_found_by_remotes(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("SPEEDTRACK_REPOSITORY", "https://f.org/me/b.git")  # as a job without a checkout has it
     assert repositories.addresses() == ["f.org/me/b", "github.com/a/b"]
     tracked = [{"slug": "fork", "repository": "https://f.org/me/b"}, {"slug": "b", "repository": same[0]}]
-    found = repositories.project_of(repositories.remotes(), tracked)
-    assert found and found["slug"] == "b"
+    tracked += [{"slug": "b-tls", "repository": f"{same[1]}/"}]
+    first, second = repositories.projects_of(repositories.remotes(), tracked)
+    assert (first["slug"], second["slug"]) == ("b", "b-tls")
     assert (
         repositories.commit_of("--help") is None and repositories.is_own("HEAD~2") and not repositories.is_own("main")
     )

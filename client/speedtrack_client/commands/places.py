@@ -22,13 +22,16 @@ class ProjectOfCommand:
     def of_directory(api: Api) -> JsonObject:
         """The project of this directory's repository. Raises Failure."""
         addresses = repositories.addresses()
-        project = repositories.project_of(addresses, api.some("projects", tracked="true"))
-        if project is None:
+        projects = repositories.projects_of(addresses, api.some("projects", tracked="true"))
+        if not projects:
             if not addresses:
                 why = plain(repositories.why_without_remotes())
                 raise misused(f"the project cannot be found, as {why}: give --project NAME")
             raise misused(f"no project of {api.login.url} tracks {plain(' or '.join(addresses))}: give --project NAME")
-        return project
+        if len(projects) > 1:
+            names = ", ".join(plain(str(project["slug"])) for project in projects)
+            raise misused(f"several projects of {api.login.url} track this repository ({names}): give --project NAME")
+        return projects[0]
 
     @property
     def slug(self) -> str:

@@ -30,7 +30,7 @@ def status(options: Options, printer: Printer) -> Exit:
     api = Api(logins.login_for(options.url))
     if not (options.project or os.environ.get(PROJECT)):
         projects = list(api.some("projects", tracked="true"))
-        if repositories.project_of(repositories.addresses(), projects) is None:
+        if len(repositories.projects_of(repositories.addresses(), projects)) != 1:
             return list_projects(projects, printer)
     return show_project(api, ProjectOfCommand(api, options).project, printer)
 
