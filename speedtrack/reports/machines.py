@@ -6,6 +6,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
+from django.db.models import Exists, OuterRef, QuerySet
 from pydantic import Field
 
 from speedtrack.accounts.access import Access
@@ -15,7 +16,7 @@ from speedtrack.reports.changes import ChangePointDocument, known_changes
 from speedtrack.reports.common import Document, From, Text, Time
 from speedtrack.reports.evidence import CanaryCheckDocument
 from speedtrack.reports.measuring import MachineDocument
-from speedtrack.runs.models import Alarm, Canary, CanaryCheck, Environment, Machine, MachineEvent
+from speedtrack.runs.models import Alarm, Canary, CanaryCheck, Environment, Machine, MachineEvent, Series
 from speedtrack.runs.queue.jobs import members_of
 from speedtrack.runs.results import environments
 from speedtrack.runs.results.environments import ChangedFact
@@ -168,11 +169,21 @@ class MachineHistory:
         return facts
 
 
+def environments_seen(machine: Machine, access: Access) -> QuerySet[Environment]:
+    """The environments of a machine, of one without a runner only those of projects that the caller sees.
+
+    Whoever sends results states what was on the machine, in any words.
+    """
+    if not machine.outside:
+        return machine.environments.all()
+    return machine.environments.filter(Exists(access.among(Series.objects.filter(environment=OuterRef("pk")))))
+
+
 def history_of(machine: Machine, access: Access) -> MachineHistory:
     canaries = list(machine.canaries.select_related("project", "commit").order_by("-pk"))
     is_secret = not all(access.sees(canary.project_id) for canary in canaries)
     canary = None if is_secret else next((each for each in canaries if each.retired_at is None), None)
-    rows = list(machine.environments.order_by("pk"))
+    rows = list(environments_seen(machine, access).order_by("pk"))
     events = list(machine.events.select_related("who").order_by("-pk")[:EVENTS])
     return MachineHistory(
         canary=canary,

@@ -27,6 +27,7 @@ from speedtrack.notices.matching import interests_in
 from speedtrack.notices.models import Channel, Notice, Subscriber, Subscription
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.channels import channel
+from speedtrack.outside.tests.conftest import row, send
 from speedtrack.processes.live.subjects import look
 from speedtrack.projects.models import Annotation, Commit, Delivery, Project, Tag
 from speedtrack.runs import tickets
@@ -336,6 +337,17 @@ def test_members_see_it_and_what_they_see_is_kept_by_no_shared_cache(den: Den) -
     assert "a private project" in text_of(Client().get(f"/machines/{den.made.machines[0].name}/"))
     members.remove(den.made.project, User.objects.get(username="rita"))
     assert reader.get(f"/p/{SLUG}/").status_code == 404
+
+
+def test_what_results_from_outside_say_of_a_machine_is_for_members(den: Den) -> None:
+    for project, facts in ((den.made.project, {"customer": PLANTED}), (den.other.project, {"customer": "none"})):
+        sha = project.branches.get().head.sha
+        send(project, row(sha), machine="bench-box", environment=facts)
+    addresses = ["/machines/bench-box/", "/machines/bench-box.json", "/api/v1/machines/bench-box"]
+    for address in [*addresses, "/api/v1/machines/bench-box/environments"]:
+        for reader, sees in ((Client(), False), (den.client(f"r{len(address)}", Role.READER), True)):
+            text = text_of(reader.get(address))
+            assert (PLANTED in text, "none" in text) == (sees, True), address
 
 
 def test_streams_of_a_private_project_are_for_its_members(den: Den) -> None:

@@ -21,7 +21,7 @@ from speedtrack.ground.postgres.plainrows import among
 from speedtrack.projects.models import Branch, Position
 from speedtrack.projects.positions import head_of
 from speedtrack.reports.common import Id, read_columns
-from speedtrack.reports.machines import MachineDetails, machine_details, machine_documents
+from speedtrack.reports.machines import MachineDetails, environments_seen, machine_details, machine_documents
 from speedtrack.reports.measuring import (
     BenchmarkDocument,
     EnvironmentDocument,
@@ -71,7 +71,7 @@ def read_machine(request: ApiRequest, name: str) -> MachineDetails:
 @router.get("machines/{name}/environments", response=Page[EnvironmentDocument], summary="List environments")
 def list_environments(request: ApiRequest, name: str, paging: Query[Paging]) -> Page[EnvironmentDocument]:
     """What was on a machine when it measured, the newest first."""
-    rows = machine_or_404(name).environments.all()
+    rows = environments_seen(machine_or_404(name), Access(request.auth))
     return page_of(request, rows, paging, lambda environments: map(EnvironmentDocument.of, environments))
 
 
