@@ -15,7 +15,7 @@ from speedtrack.accounts import access, tokens
 from speedtrack.accounts.access import ANYBODY, Caller, Refused
 from speedtrack.accounts.tokens import UnknownToken
 from speedtrack.api.v1.serving.callers import ApiRequest, allow
-from speedtrack.api.v1.serving.refusals import TooMany
+from speedtrack.api.v1.serving.refusals import RETRY_AFTER_S, TooMany
 from speedtrack.calls.rates import RateStanding
 from speedtrack.ground.texts.text import UNSTORABLE
 from speedtrack.http.clientaddress import client_address
@@ -24,7 +24,7 @@ from speedtrack.operations.performing import Actor
 from speedtrack.outside import codespeed, document, taking
 from speedtrack.outside.codespeed import BadResult
 from speedtrack.outside.document import DocumentError, ResultRefusal
-from speedtrack.outside.taking import Sender
+from speedtrack.outside.taking import ImportUnderWay, Sender
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Import
 
@@ -61,6 +61,10 @@ def adds(add: Adding) -> Any:
             return HttpResponse(f"{e}\n", status=403, content_type=PLAIN)
         except BadResult as e:
             return HttpResponseBadRequest(str(e), content_type=PLAIN)
+        except ImportUnderWay as e:
+            response = HttpResponse(f"{e}\n", status=503, content_type=PLAIN)
+            response["Retry-After"] = str(RETRY_AFTER_S)
+            return response
 
     return view
 

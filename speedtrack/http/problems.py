@@ -28,7 +28,10 @@ NOT_FOUND = Problem("not-found", 404, "Not found", "It does not exist, or its pr
 WRONG_METHOD = Problem("wrong-method", 405, "Method not allowed", "The header Allow lists what the address accepts.")
 CONFLICT = Problem("conflict", 409, "Conflict", "The request assumes another state than the present one: read that.")
 BUSY_KEY = Problem(
-    "busy-key", 409, "Still at work", "A request with this Idempotency-Key is under way: ask again soon."
+    "busy-key",
+    409,
+    "Still at work",
+    "A request with this Idempotency-Key is under way: ask again after Retry-After.",
 )
 WITHOUT_LENGTH = Problem("without-length", 411, "Length required", "Send the body in one piece, with Content-Length.")
 TOO_LARGE = Problem("too-large", 413, "Too large", "Send less at once; the detail has the limit.")

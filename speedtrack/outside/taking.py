@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
 from speedtrack.benchmarks.digests import json_digest
@@ -29,7 +29,13 @@ from speedtrack.runs.models import Import, Machine
 from speedtrack.stats.summary import Estimate, summarize
 
 IMPORT_LOCK = 0x5341  # class of the advisory lock of an import; its object is the project
+PATIENCE_S = 10  # for another import, if a program waits for the answer
+LOCK_NOT_AVAILABLE = "55P03"  # the state in PostgreSQL's error when lock_timeout has passed
 AHEAD = timedelta(days=1)  # how far in the future a result's time may be, because clocks and zones differ
+
+
+class ImportUnderWay(Exception):
+    """Another import of the project takes longer than a program may wait."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +147,11 @@ def prepare(project: Project, batch: Batch, sender: Sender) -> Prepared:
 
 
 def store(prepared: Prepared, all_or_nothing: bool = False) -> Report:
-    """Store the valid results in the caller's transaction. Imports of one project wait for each other."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [IMPORT_LOCK, prepared.project.pk])
+    """Store the valid results in the caller's transaction.
+
+    Imports of one project wait for each other. Raises ImportUnderWay if a program would wait for too long.
+    """
+    await_turn(prepared)
     machines = machines_of(prepared)
     metrics = MetricsOfProject(prepared.project)
     checked = without_repetitions(prepared, list(check_all(prepared, machines, metrics)))
@@ -157,6 +165,24 @@ def store(prepared: Prepared, all_or_nothing: bool = False) -> Report:
         return report
     metrics.store({result.metric for result in new})
     return replace(report, import_id=store_new(prepared, new, machines).pk)
+
+
+def await_turn(prepared: Prepared) -> None:
+    """Wait until no import of the project is under way, for the caller's transaction to be the only one.
+
+    A thread of the web server waits for at most PATIENCE_S seconds: there are few, and an import by command may take
+    minutes. Raises ImportUnderWay.
+    """
+    limit = f"{PATIENCE_S}s" if prepared.sender.waits else "0"
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [limit])
+            cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [IMPORT_LOCK, prepared.project.pk])
+            cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
+    except OperationalError as e:
+        if getattr(e.__cause__, "sqlstate", None) != LOCK_NOT_AVAILABLE:
+            raise
+        raise ImportUnderWay(f"another import of {prepared.project} is under way: send the results again soon") from e
 
 
 def kept_of(prepared: Prepared, report: Report) -> list[tuple[str, str]]:

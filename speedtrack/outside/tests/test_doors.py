@@ -7,6 +7,7 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -15,12 +16,12 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 
 from speedtrack.accounts import tokens
 from speedtrack.accounts.models import AuditEntry, Membership, Role, Scope
-from speedtrack.outside import commits, document, importing
+from speedtrack.outside import commits, document, importing, taking
 from speedtrack.outside.importing import Unreadable
 from speedtrack.outside.readers import Options
 from speedtrack.outside.readers.folders import folder_of
@@ -134,6 +135,41 @@ def test_nobody_waits_long_for_a_repository(
     assert Project.objects.get().error == ""
     monkeypatch.undo()
     assert post(client, token, document_of(row(known), row(head))).json()["taken"] == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_program_waits_long_for_another_import(
+    client: Client, project: Project, shas: list[str], settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import by command holds the project for minutes; there are few threads that take results."""
+    token, key = token_of(project, Role.MAINTAINER), {"Idempotency-Key": "4f1b2f9a"}
+    settings.CODESPEED_ANONYMOUS = True
+    Machine.objects.create(name="Dual-Core", outside=True)
+    monkeypatch.setattr(taking, "PATIENCE_S", 0.1)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def import_long() -> None:
+        batch = document.batch_of(document_of(row(shas[0])))
+        prepared = taking.prepare(project, batch, taking.Sender(Import.Door.COMMAND))
+        with transaction.atomic():
+            taking.store(prepared)
+            begun.set()
+            goes_on.wait(60)
+        connection.close()
+
+    with ThreadPoolExecutor(1) as others:
+        slow = others.submit(import_long)
+        try:
+            assert begun.wait(60)
+            answer = post(client, token, document_of(row(shas[1])), **key)
+            codespeed = client.post("/result/add/", codespeed_result(shas[1]))
+        finally:
+            goes_on.set()
+            slow.result()
+    for refused in (answer, codespeed):
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10"), refused.content
+    assert "another import of kvd is under way" in answer.json()["detail"].lower()
+    assert post(client, token, document_of(row(shas[1])), **key).json()["taken"] == 1
 
 
 class CodespeedClient:

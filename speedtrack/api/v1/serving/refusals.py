@@ -17,6 +17,7 @@ from speedtrack.http import problems
 from speedtrack.http.problems import Problem
 from speedtrack.operations.performing import BadInput
 from speedtrack.operations.refusals import CONFLICTS, INVALID
+from speedtrack.outside.taking import ImportUnderWay
 from speedtrack.projects.errors import (
     GitFailed,
     NoSuchBranch,
@@ -78,6 +79,7 @@ KINDS: dict[type[Exception], Problem] = {
     **dict.fromkeys((NoSuchThing, *INVALID), problems.INVALID),
     RepositoryUnreachable: problems.AWAY,
     GitFailed: problems.AWAY,
+    ImportUnderWay: problems.AWAY,
     TooMany: problems.TOO_MANY,
 }
 
@@ -87,7 +89,7 @@ def refuse(request: HttpRequest, kind: Problem, detail: str, errors: Errors = ()
     response = JsonResponse(document, status=kind.status, content_type=problems.MEDIA_TYPE)
     if kind.status == 401:
         response.headers["WWW-Authenticate"] = 'Bearer realm="SpeedTrack"'
-    if kind.status == 503:
+    if kind.status == 503 or kind == problems.BUSY_KEY:
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
     return response
 
