@@ -195,12 +195,11 @@ def reaches(role: Role | None, needed: Role) -> bool:
 
 
 def seers(project: Project, users: Iterable[int | None]) -> set[int]:
-    """Return the users among these who may see a project."""
-    ids = {user for user in users if user is not None}
-    if project.is_public:
-        return ids
-    is_member = Q(pk__in=Membership.objects.filter(project=project).values("user"))
-    active = User.objects.filter(is_member | Q(is_superuser=True), pk__in=ids, is_active=True)
+    """Return the users among these who may see a project; nobody whose account is deactivated."""
+    active = User.objects.filter(pk__in={user for user in users if user is not None}, is_active=True)
+    if not project.is_public:
+        is_member = Q(pk__in=Membership.objects.filter(project=project).values("user"))
+        active = active.filter(is_member | Q(is_superuser=True))
     return set(active.values_list("pk", flat=True))
 
 

@@ -144,10 +144,11 @@ def digest_message(row: Outbox) -> EmailMultiAlternatives:
 def require_sight(row: Outbox, notices: Iterable[Notice], projects: Iterable[Project]) -> None:
     """Raise PermanentFailure if the receiver may no longer see one of these projects.
 
-    It may have become private since the mail was queued.
+    It may have become private since the mail was queued, or the account was deactivated.
     """
+    subscribers = {notice.subscriber for notice in notices}
     for project in projects:
-        if not project.is_public and not all(seeing.sees(notice.subscriber, project) for notice in notices):
+        if len(seeing.who_see(project, subscribers)) < len(subscribers):
             raise PermanentFailure(f"{row.recipient} may no longer see {project}")
 
 

@@ -8,12 +8,14 @@ from speedtrack.projects.models import Project
 
 
 def who_see(project: Project, subscribers: Iterable[Subscriber]) -> set[int]:
-    """The ids of those subscribers who may see a project. An address without an account belongs to no member."""
+    """The ids of those subscribers who may see a project: an address without an account sees the public ones."""
     candidates = list(subscribers)
-    if project.is_public:
-        return {subscriber.pk for subscriber in candidates}
     users = access.seers(project, (subscriber.user_id for subscriber in candidates))
-    return {subscriber.pk for subscriber in candidates if subscriber.user_id in users}
+    return {
+        subscriber.pk
+        for subscriber in candidates
+        if (project.is_public if subscriber.user_id is None else subscriber.user_id in users)
+    }
 
 
 def sees(subscriber: Subscriber, project: Project) -> bool:

@@ -8,12 +8,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
+from speedtrack.accounts import people
 from speedtrack.accounts.models import Scope
 from speedtrack.accounts.tokens import issue
 from speedtrack.alerts.models import Alert, AlertEvent
 from speedtrack.alerts.triage.raising import join_alert
 from speedtrack.notices import mail, subscribing, telling
 from speedtrack.notices.channels import telling as channels
+from speedtrack.notices.errors import PermanentFailure
 from speedtrack.notices.models import Notice, Outbox, Subscriber, Subscription
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.notices.tests.history import History, subscribed
@@ -351,3 +353,18 @@ def test_an_event_or_a_subscriber_that_fails_holds_up_no_other(
     assert sorted(mailed) == [("b@example.org", good.pk), ("c@example.org", good.pk)]
     monkeypatch.undo()
     assert told() == {"a@example.org": 2, "b@example.org": 2, "c@example.org": 2}
+
+
+def test_a_deactivated_account_gets_no_mail(history: History) -> None:
+    ada, eve = (User.objects.create_user(name, f"{name}@example.org") for name in ("ada", "eve"))
+    subscribed("ada@example.org", history.project, person={"user": ada})
+    subscribed("eve@example.org", history.project, person={"user": eve})
+    subscribed("list@example.org", history.project)
+    alert = history.alert()
+    people.deactivate(ada)
+    assert told() == {"eve@example.org": 1, "list@example.org": 1}
+    people.deactivate(eve)  # her mail waits in the outbox
+    row = Outbox.objects.get(recipient="eve@example.org")
+    with pytest.raises(PermanentFailure, match="may no longer see"):
+        mail.message_of(row)
+    assert alert.pk == row.alert_id
