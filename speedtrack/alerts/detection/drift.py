@@ -120,6 +120,5 @@ def drift_in_words(cp: ChangePoint) -> str:
     """The sentence of an alert about a drift."""
     positions = positions_of(cp.branch, [cp.before_id, cp.commit_id])
     ago = positions.get(cp.commit_id, 0) - positions.get(cp.before_id, 0)
-    direction = "slower" if cp.is_slowdown else "faster"
-    size = numbers.size(cp.ratio, cp.low, cp.high)
-    return f"{direction}: {size} since {cp.reference} ({ago} commits ago), without a single step"
+    effect, size = numbers.effect(cp.metric, cp.is_slowdown), numbers.size(cp.ratio, cp.low, cp.high)
+    return f"{effect}: {size} since {cp.reference} ({ago} commits ago), without a single step"

@@ -289,3 +289,32 @@ def test_a_drift_that_looked_larger_than_its_pairs_found_it_has_not_grown(
     )
     found = Drift(ratio=1.2, low=1.15, high=1.25, score=2)
     assert drift.is_news(line, reference, found) is news
+
+
+@pytest.mark.parametrize(
+    ("metric", "ratio", "words"),
+    [
+        ("server_cpu_ns_per_request", 1.05, "slower: +5.0%"),
+        ("throughput_rps", 1.05, "faster: +5.0%"),
+        ("peak_rss_bytes", 1.05, "more memory: +5.0%"),
+        ("counted_instructions_per_request", 0.95, "fewer instructions: −5.0%"),
+    ],
+)
+def test_the_sentence_of_a_drift_has_the_words_of_its_metric(
+    history: History, metric: str, ratio: float, words: str
+) -> None:
+    commits = history.commits(9)
+    found = ChangePoint.objects.create(
+        series=history.series(metric=metric),
+        branch=history.branch,
+        kind=Kind.DRIFT,
+        reference="1.0",
+        before=commits[0],
+        commit=commits[8],
+        ratio=ratio,
+        low=ratio,
+        high=ratio,
+        score=2,
+    )
+    sentence = drift.drift_in_words(found)
+    assert sentence.startswith(f"{words} (") and sentence.endswith("since 1.0 (8 commits ago), without a single step")
