@@ -17,6 +17,7 @@ from speedtrack.benchmarks.metrics import METRICS
 from speedtrack.notices import mail
 from speedtrack.notices.models import Outbox
 from speedtrack.projects.mirrors import git
+from speedtrack.projects.models import Commit
 from speedtrack.runs.models import Environment, Machine, Series
 from speedtrack.runs.planning import pushes
 from speedtrack.tests import builders
@@ -82,6 +83,26 @@ def test_a_revert_whose_measurements_show_the_old_level_is_a_fix(slowed: Slowed)
     sha = push(world, f"Go back\n\nThis reverts commit {world.shas[7][:9]}.", 1 / 1.3, more=4)
     alert.refresh_from_db()
     assert (alert.status, alert.fixed_by.sha if alert.fixed_by else "") == ("fixed", sha)
+
+
+def test_a_revert_that_changed_nothing_gets_no_credit_for_a_later_fix(slowed: Slowed) -> None:
+    world, alert = slowed
+    push(world, f'Revert "Change number 8"\n\nThis reverts commit {world.shas[7]}.', more=5)
+    sha = push(world, "Make it fast again", 1 / 1.3, more=9)
+    alert.refresh_from_db()
+    assert (alert.status, alert.fixed_by.sha if alert.fixed_by else "") == ("fixed", sha)
+    assert alert.events.get(kind="fixed").note.startswith(f"{sha[:10]} brought the old level back")
+
+
+def test_a_revert_is_what_undid_a_change_whose_return_was_narrowed_to_a_range_with_it(slowed: Slowed) -> None:
+    world, alert = slowed
+    sha = push(world, f"Go back\n\nThis reverts commit {world.shas[7]}.", 1 / 1.3, more=9)
+    alert.refresh_from_db()
+    cp = of_series(alert, "server_cpu_ns_per_request")
+    end = Commit.objects.get(sha=world.shas[world.shas.index(sha) + 1])
+    ChangePoint.objects.filter(series=cp.series, commit__sha=sha).update(commit=end)
+    recovery, without = resolving.later_return(cp, alert.reverted_by), resolving.later_return(cp, None)
+    assert recovery and without and (recovery.commit.sha, without.commit) == (sha, end)
 
 
 def of_series(alert: Alert, metric: str) -> ChangePoint:

@@ -27,7 +27,7 @@ from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.effects import smallest_effect
 from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
-from speedtrack.alerts.pairs.brackets import positions_of
+from speedtrack.alerts.pairs.brackets import commits_between, positions_of
 from speedtrack.alerts.triage.raising import lock_project, write_event
 from speedtrack.alerts.triage.restorations import NOT_FIXED, restoration_in_words
 from speedtrack.benchmarks import numbers
@@ -118,7 +118,7 @@ def restoration_of(alert: Alert) -> Restoration:
     Empty if nothing is known to have undone anything: the lines are read, and the others listed, only then.
     """
     worse = [cp for cp in members_of(alert) if cp.is_slowdown]
-    by_changes = {cp.pk: recovery for cp in worse if (recovery := later_return(cp))}
+    by_changes = {cp.pk: recovery for cp in worse if (recovery := later_return(cp, alert.reverted_by))}
     undone_by = {recovery.commit.pk: recovery.commit for recovery in by_changes.values()}
     if alert.reverted_by:
         undone_by[alert.reverted_by.pk] = alert.reverted_by
@@ -195,8 +195,11 @@ def tolerance(cp: ChangePoint, noise: float, share: float) -> float:
     return min(max(math.log1p(smallest_effect(cp.series)), noise), share * abs(math.log(cp.ratio)))
 
 
-def later_return(cp: ChangePoint) -> Return | None:
-    """The later confirmed change of the series that restored the old level, on a branch with both changes."""
+def later_return(cp: ChangePoint, revert: Commit | None) -> Return | None:
+    """The later confirmed change of the series that restored the old level, on a branch with both changes.
+
+    Of a range of commits that contains the ``revert``, that one did it.
+    """
     if cp.ratio <= 0:
         return None
     excess, error = math.log(cp.ratio), log_half_width(cp) ** 2
@@ -206,7 +209,9 @@ def later_return(cp: ChangePoint) -> Return | None:
         remains = excess if cp.ratio > 1 else -excess
         if remains <= tolerance(cp, math.sqrt(error), BACK):
             change = numbers.change(later.ratio)
-            return Return(later.commit, f"{later.series.benchmark.name}, {later.metric.title} {change}")
+            within = commits_between(later.branch, later.before_id, later.commit_id)
+            by = revert if revert and within.filter(pk=revert.pk).exists() else later.commit
+            return Return(by, f"{later.series.benchmark.name}, {later.metric.title} {change}")
     return None
 
 
@@ -217,7 +222,7 @@ def log_half_width(cp: ChangePoint) -> float:
 def later_changes(cp: ChangePoint) -> list[ChangePoint]:
     """The confirmed changes of the series after this one, in the order of the first branch that has both."""
     same = ChangePoint.objects.filter(series=cp.series_id, status=ChangePoint.Status.CONFIRMED, ratio__gt=0)
-    changes = list(same.exclude(pk=cp.pk).select_related("series__benchmark", "before", "commit"))
+    changes = list(same.exclude(pk=cp.pk).select_related("series__benchmark", "branch", "before", "commit"))
     if not changes or cp.ratio <= 0:
         return []
     for branch in branches_of(cp):
@@ -263,14 +268,18 @@ def shown_return(cp: ChangePoint, commits: Sequence[Commit]) -> Return | None:
 
 
 def measured_return(cp: ChangePoint, commit: Commit) -> Return | None:
-    """The commit, if the line of the series shows the old level since then; otherwise None."""
+    """The commit, if the line of the series shows the old level since then; otherwise None.
+
+    If its first points still showed more than half of the change, another commit brought the old level back.
+    """
     if cp.ratio <= 0:
         return None
-    before, after = levels_around(cp, commit)
-    if not before or len(after) < AFTER_REVERT:
+    before, since = levels_around(cp, commit)
+    if not before or len(since) < AFTER_REVERT:
         return None
-    excess = (median(after) - median(before)) * (1 if cp.ratio > 1 else -1)
-    if excess > tolerance(cp, noise_of_levels(before, after), NEAR):
+    after, way = since[-BEFORE:], 1 if cp.ratio > 1 else -1
+    excess, at_first = ((median(points) - median(before)) * way for points in (after, since[:AFTER_REVERT]))
+    if excess > tolerance(cp, noise_of_levels(before, after), NEAR) or at_first > BACK * abs(math.log(cp.ratio)):
         return None
     level = f"{numbers.change(math.exp(median(after) - median(before)))} against before the change"
     return Return(commit, f"{cp.series.benchmark.name}, {cp.metric.title} over {len(after)} commits {level}")
@@ -287,14 +296,14 @@ def noise_of_levels(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def levels_around(cp: ChangePoint, commit: Commit) -> tuple[list[float], list[float]]:
-    """The logarithms of the points before a change, and of the newest points since a commit that undoes it."""
+    """The logarithms of the points before a change, and of all points since a commit that undoes it."""
     for branch in branches_of(cp):
         numbers = positions_of(branch, [commit.pk, cp.before_id, cp.commit_id])
         if len(numbers) == 3 and numbers[commit.pk] > numbers[cp.commit_id]:
             old, new = numbers[cp.before_id], numbers[commit.pk]
             points = lines.points([cp.series_id], branch, max(0, old - 5 * BEFORE))
             clean = [(p.position, math.log(p.value)) for p in points if not p.flags and p.value > 0]
-            return [v for at, v in clean if at <= old][-BEFORE:], [v for at, v in clean if at >= new][-BEFORE:]
+            return [v for at, v in clean if at <= old][-BEFORE:], [v for at, v in clean if at >= new]
     return [], []
 
 
@@ -309,8 +318,9 @@ def note_restoration(alert: Alert, restoration: Restoration) -> None:
 def mark_fixed(alert: Alert, returns: list[Return]) -> bool:
     """Store that the alert is fixed. False if a person has decided about it meanwhile."""
     lock_project(alert.project)
-    newest = max(returns, key=lambda recovery: (recovery.commit.committed_at, recovery.commit.pk)).commit
-    by = alert.reverted_by or newest
+    undone_by = {recovery.commit.pk: recovery.commit for recovery in returns}
+    newest = max(undone_by.values(), key=lambda commit: (commit.committed_at, commit.pk))
+    by = undone_by.get(alert.reverted_by_id or 0, newest)
     if Alert.objects.open().filter(pk=alert.pk).update(status=Alert.Status.FIXED, fixed_by=by) != 1:
         return False
     before, alert.status, alert.fixed_by = alert.status, Alert.Status.FIXED, by
