@@ -70,7 +70,7 @@ class StoredAnswer(NamedTuple):
     """What detection stored of a commit against the one before it in a series, ``distance`` commits back.
 
     ``old``: the value of that commit. ``flagged``: the points of one of them are all flagged. ``change``: the step that
-    was confirmed between them.
+    was confirmed between them; it leaves open whether they differ if a person called it invalid.
     """
 
     distance: int
@@ -187,8 +187,8 @@ def stored_answers(rows: Iterable[Row], flagged: Iterable[Row], changes: Iterabl
     """The stored answers. A change is one between both commits if its range is no longer than the way between them."""
     voided = {tuple(place) for place, *_ in flagged}
     steps: dict[tuple[int, int], list[tuple[int, Answer]]] = defaultdict(list)
-    for (series, head, width), _, (ratio, low, high) in changes:
-        steps[series, head].append((width, Answer(ratio, low, high, ComparisonAnswer.DIFFERENT)))
+    for (series, head, width), (initial,), (ratio, low, high) in changes:
+        steps[series, head].append((width, Answer(ratio, low, high, OF_INITIALS[initial])))
     answers: dict[TwoSides, StoredAnswer] = {}
     for (base, head, distance, *series_ids), texts, (old, *ratios) in rows:
         own = map(Answer, *ratios, map(OF_INITIALS.__getitem__, texts))

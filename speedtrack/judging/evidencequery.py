@@ -2,8 +2,9 @@
 
 Of the heads of sides: the stored answers by commit before, which is found by its distance along any branch, as
 positions are the same on all, so that only answers at a distance of the head's bases are unpacked; flagged points; and
-steps, with the length of their range. Of the ends of these rows and of further ends: the newest builds of both commits
-and the samples of their paired runs in either direction. Of sides without a stored answer: the points.
+steps, with the length of their range, whose answer is `d`, or `u` if a person called them invalid. Of the ends of these
+rows and of further ends: the newest builds of both commits and the samples of their paired runs in either direction. Of
+sides without a stored answer: the points.
 """
 
 from speedtrack.alerts.lines import effects, lines
@@ -124,11 +125,12 @@ CROSS JOIN LATERAL (
          WHERE m.commit_id = c.id AND IS_POINT
       GROUP BY m.series_id, m.commit_id HAVING NOT bool_or(m.flags = '') OFFSET 0) m
  UNION ALL
-    SELECT 'change', ARRAY[c.series_id, c.commit_id, c.width], NULL, ARRAY[c.ratio, c.low, c.high]
+    SELECT 'change', ARRAY[c.series_id, c.commit_id, c.width], ARRAY[c.answer], ARRAY[c.ratio, c.low, c.high]
       FROM unnest(ARRAY(SELECT DISTINCT head_id FROM stored)) AS head (id)
 CROSS JOIN LATERAL (
-        SELECT c.*, l.number - f.number AS width
+        SELECT c.*, l.number - f.number AS width, CASE WHEN alert.status = 'invalid' THEN 'u' ELSE 'd' END AS answer
           FROM alerts_changepoint c
+     LEFT JOIN alerts_alert alert ON alert.id = c.alert_id
           JOIN projects_position l ON l.commit_id = c.commit_id
           JOIN projects_position f ON f.branch_id = l.branch_id AND f.commit_id = c.before_id
          WHERE c.commit_id = head.id AND c.series_id = ANY (ARRAY(SELECT id FROM watched))

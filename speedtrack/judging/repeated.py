@@ -1,7 +1,7 @@
 """Judgements of the same sides again and again, as pages ask for them: each process makes them once.
 
 They are made anew as soon as anything changes that they rest on: the points of the sides, stored answers, confirmed
-changes, builds, paired runs, or the smallest effects.
+changes and whether a person called them invalid, builds, paired runs, or the smallest effects.
 """
 
 import hashlib
@@ -35,9 +35,10 @@ CROSS JOIN LATERAL (
     CROSS JOIN LATERAL (SELECT count(*) AS batches, max(id) AS newest
                           FROM alerts_comparisonbatch WHERE commit_id = c.id) answers
     CROSS JOIN LATERAL (SELECT max(id) AS newest FROM runs_build WHERE commit_id = c.id AND succeeded) built
-    CROSS JOIN LATERAL (SELECT string_agg(concat_ws(' ', id, before_id, ratio, low, high), ',' ORDER BY id) AS points
-                          FROM alerts_changepoint
-                         WHERE commit_id = c.id AND status = 'confirmed' AND kind = 'step') changed
+    CROSS JOIN LATERAL (SELECT string_agg(concat_ws(' ', p.id, p.before_id, p.ratio, p.low, p.high,
+                                                    alert.status = 'invalid'), ',' ORDER BY p.id) AS points
+                          FROM alerts_changepoint p LEFT JOIN alerts_alert alert ON alert.id = p.alert_id
+                         WHERE p.commit_id = c.id AND p.status = 'confirmed' AND p.kind = 'step') changed
     CROSS JOIN LATERAL (SELECT string_agg(concat_ws(' ', id, attempt), ',' ORDER BY id) AS runs FROM runs_run
                          WHERE base_id = c.id AND commit_id = ANY (asked.commits) AND status = ANY (%(measured)s)
                            AND reason <> 'profile') paired) evidence

@@ -78,7 +78,7 @@ def evidence_rows(random: Random, old: SideColumns, new: SideColumns, same_progr
     rows["flagged"] += [([random.randrange(APART), random.choice([BASE, HEAD, 5])], [], []) for _ in range(8)]
     for _ in range(8):
         change = [random.randrange(APART), HEAD, random.choice([1, 3, 4])]
-        rows["change"].append((change, [], [random.uniform(1.5, 2), 1.2, 2.5]))
+        rows["change"].append((change, ["du"[len(rows["change"]) % 2]], [random.uniform(1.5, 2), 1.2, 2.5]))
     (_, _, _, *answered), _, (_, ratios, *_) = rows["stored"][0]
     usual = [pk for pk, ratio in zip(answered, ratios, strict=True) if 0 < ratio < math.inf]
     for run, pk in enumerate([*random.sample(usual, 6), *without_answer[:2]]):

@@ -25,7 +25,7 @@ def test_what_the_answer_alone_decides_is_judged_as_with_all_evidence() -> None:
     row = random_row(random, 300)
     series = {pk: JudgedSeries(pk % 2, pk, f"b{pk}", random.choice(metrics), None, None) for pk in range(300)}
     flagged = [([pk, commit], [], []) for pk, commit in ((3, HEAD), (4, BASE), (5, 8))]
-    changes = [([6, HEAD, width], [], [2.0, 1.9, 2.1]) for width in (1, 4)]
+    changes = [([6, HEAD, width], ["d"], [2.0, 1.9, 2.1]) for width in (1, 4)]
     stored = stored_answers([row], flagged, changes)
     for same_program in (frozenset[Ends](), frozenset({Ends(1, BASE, HEAD)})):
         evidence = Evidence(series, stored, same_program=same_program)
@@ -41,8 +41,8 @@ def test_flags_and_changes_belong_to_their_commits() -> None:
     """A change whose range is longer than the way between both commits is not one between them."""
     row = ([BASE, HEAD, DISTANCE, 1, 2, 3, 4], ["s", "d", "u", "s"], [[1.0] * 4, [1.1] * 4, [1.0] * 4, [1.2] * 4])
     flagged = [([1, HEAD], [], []), ([2, BASE], [], []), ([3, 8], [], []), ([9, HEAD], [], [])]
-    changes = [([4, HEAD, width], [], [ratio, 1.0, 2.0]) for width, ratio in ((3, 1.3), (2, 1.4), (4, 1.5))]
-    changes.append(([3, HEAD, 4], [], [1.6, 1.0, 2.0]))
+    changes = [([4, HEAD, width], ["d"], [ratio, 1.0, 2.0]) for width, ratio in ((3, 1.3), (2, 1.4), (4, 1.5))]
+    changes.append(([3, HEAD, 4], ["d"], [1.6, 1.0, 2.0]))
     stored = {side.series_id: answer for side, answer in stored_answers([row], flagged, changes).items()}
     assert [stored[pk].flagged for pk in (1, 2, 3, 4)] == [True, True, False, False]
     assert [stored[pk].change is not None for pk in (1, 2, 3, 4)] == [False, False, False, True]

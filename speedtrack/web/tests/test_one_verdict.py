@@ -210,6 +210,22 @@ def test_a_settled_alert_is_red_nowhere(client: Client, slow: tuple[World, Alert
     assert change == "settled"
 
 
+def test_what_a_person_called_invalid_differs_nowhere(client: Client, slow: tuple[World, Alert]) -> None:
+    made, _ = slow
+    release(made, v1_0=4, v1_1=5)
+    assert set(verdicts_by_surface(client, made, 4, 5).values()) == {"worse"}
+    Alert.objects.update(status="invalid")
+    verdicts = verdicts_by_surface(client, made, 4, 5)
+    assert verdicts["compare"] == verdicts["api"] == verdicts["commit"] == verdicts["releases"] == "uncertain"
+    assert {verdicts["grid of commits"], verdicts["grid of releases"]} == {"same", "same change"}
+    rows = [row for row in api_rows(client, made, 4, 5) if row["metric"] == CPU]
+    assert not gates.regressions(rows, 3.0)
+    ends = {"base": made.shas[4], "head": made.shas[5]}
+    assert read(client, "/api/v1/projects/kvd/compare", **ends)["summary"] == "No change in 2 benchmarks"
+    of_commit = "No change in 2 benchmarks; 3.1% or more would be seen within 4 commits"
+    assert read(client, f"/p/kvd/c/{made.shas[5]}.json")["summary"] == of_commit
+
+
 def on_another(made: World, name: str, place: int, count: int) -> None:
     """Give a commit ``count`` results of another machine, in copies of a series with other metrics."""
     machine, _ = Machine.objects.get_or_create(name=name)

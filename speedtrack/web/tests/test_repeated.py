@@ -53,6 +53,7 @@ def test_pages_judge_once_until_evidence_changes(client: Client, slow: tuple[Wor
         "a noise floor": floor,
         "a stored answer": lambda: ComparisonBatch.objects.filter(commit=head).delete(),
         "a verdict": lambda: ChangePoint.objects.filter(status="confirmed").update(commit=new),
+        "what a person called invalid": lambda: Alert.objects.update(status="invalid"),
     }
     answers = [client.get(page).content for page in PAGES]
     assert [judges(client, page) for page in PAGES] == [0, 0, 0, 0, 1, 0], "the tables of releases alone"
