@@ -1,6 +1,6 @@
 """Verdicts by history alone, for series that cannot be measured again: marked as such, and mailed only on request."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models.functions import Now
@@ -13,12 +13,12 @@ from speedtrack.alerts.lines.trials import TrialLine
 from speedtrack.alerts.lines.windows import Window, points_around
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.pairs.brackets import positions_of
-from speedtrack.runs.models import Series
+from speedtrack.runs.models import Machine, MachineEvent, Series
 from speedtrack.stats.changes.changepoint import Point
 from speedtrack.stats.changes.history import HistoryVerdict, history_verdicts
 
 SILENT = timedelta(days=14)  # a machine that was silent for so long counts as gone
-PAUSED = timedelta(days=7)  # a paused machine sooner
+PAUSED = timedelta(days=7)  # a machine that was paused for so long is not waited for either
 NEAR = 3  # measured commits: a verdict this near to a suspicion is about it
 SPIKE = "a spike: the values after it are those of before"
 NOTE = "the history shows it; it could not be measured again: "
@@ -35,11 +35,17 @@ def why_not_measurable(series: Series) -> str:
         return f"{machine} has no runner here, its results are sent in"
     if series.project not in machine.projects.all():
         return f"{machine} no longer measures {series.project}"
-    if machine.paused and (seen_at is None or seen_at < now - PAUSED):
+    if machine.paused and ((paused_at := last_paused(machine)) is None or paused_at < now - PAUSED):
         return f"{machine} has been paused for {PAUSED.days} days or more"
     if seen_at is not None and seen_at < now - SILENT:
         return f"{machine} has sent nothing for {SILENT.days} days"
     return ""
+
+
+def last_paused(machine: Machine) -> datetime | None:
+    """When a paused machine was paused; without an event of that, when it called last. None if neither is known."""
+    events = MachineEvent.objects.filter(machine=machine, kind=MachineEvent.Kind.PAUSED).order_by("-pk")
+    return events.values_list("at", flat=True).first() or machine.last_seen_at
 
 
 def write_history_verdict(window: Window, verdict: HistoryVerdict, why: str) -> None:

@@ -12,7 +12,8 @@ from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.projects.models import Project
 from speedtrack.runs.documents import FailureReport
-from speedtrack.runs.models import Machine, Run, Series
+from speedtrack.runs.fleet import machines
+from speedtrack.runs.models import Machine, MachineEvent, Run, Series
 from speedtrack.runs.queue import queue
 from speedtrack.tests import builders
 from speedtrack.tests.histories import History
@@ -144,9 +145,17 @@ def test_why_a_series_cannot_be_measured_again_is_told(world: World) -> None:
         return why_not_measurable(Series.objects.earliest("id"))
 
     assert why() == ""
-    Machine.objects.update(paused=True, last_seen_at=Now() - timedelta(days=8))
-    assert why() == "m1 has been paused for 7 days or more"
-    Machine.objects.update(last_seen_at=Now() - timedelta(days=1))
+    machines.pause(world.machine)
+    Machine.objects.update(last_seen_at=Now() - timedelta(days=8))
+    assert why() == "", "it was paused just now"
+    Machine.objects.update(last_seen_at=Now())
+    MachineEvent.objects.filter(kind="paused").update(at=Now() - timedelta(days=8))
+    assert why() == "m1 has been paused for 7 days or more", "though its runner still calls"
+    machines.resume(world.machine)
     assert why() == ""
+    Machine.objects.update(paused=True, last_seen_at=Now() - timedelta(days=8))
+    MachineEvent.objects.all().delete()
+    assert why() == "m1 has been paused for 7 days or more", "without an event, since it called last"
+    Machine.objects.update(paused=False)
     world.machine.projects.clear()
     assert "no longer measures" in why()
