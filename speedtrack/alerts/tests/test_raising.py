@@ -90,6 +90,18 @@ def test_what_is_confirmed_later_makes_the_alert_grow(slowed: Slowed) -> None:
     assert "set-p1, Server CPU per request" in alert.events.latest("id").note
 
 
+def test_a_change_whose_commits_left_the_branch_before_its_alert_is_over(slowed: Slowed) -> None:
+    world, alert = slowed
+    late = confirmed(alert, "set-p1", 1.1)
+    world.repository.git("reset", "--quiet", "--hard", world.shas[3])
+    world.repository.commits(3)
+    pushes.sync_and_plan(alert.project)
+    raising.raise_alerts()
+    late.refresh_from_db()
+    assert (late.status, late.alert) == ("unsettled", None) and late.note.endswith("are no longer on main")
+    assert late.settled_at
+
+
 def test_an_improvement_beside_a_slowdown_belongs_to_the_same_alert(slowed: Slowed) -> None:
     _, alert = slowed
     better = confirmed(alert, "set-p1", 0.9)

@@ -4,11 +4,12 @@ from collections.abc import Collection
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 
 from speedtrack.alerts.detection import drift
 from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint, shares_commit
-from speedtrack.alerts.pairs.brackets import positions_of
+from speedtrack.alerts.pairs.brackets import ensure_branch, positions_of
 from speedtrack.alerts.triage.muting import mute_of
 from speedtrack.ground.postgres.preparedquery import RareRows
 from speedtrack.projects.models import Branch, Project
@@ -30,13 +31,16 @@ def raise_alerts() -> int:
     """Raise alerts for confirmed changes without one, once all suspicions of their range are settled.
 
     Returns the number of alerts. Slowdowns come first, and news before the past, so that the alert of a cause describes
-    its most important change.
+    its most important change. A change whose commits a force push took off its branch is of no use to anybody.
     """
     raised: set[int] = set()
     changes = WITHOUT_ALERT.rows("series__benchmark", "branch__project", "before", "commit")
     for cp in sorted(changes, key=lambda cp: (not cp.is_slowdown, cp.past, cp.pk)):
         with isolated(cp.series):
-            if not still_settling(cp) and (alert := raise_alert(cp, raised)):
+            if not ensure_branch(cp):
+                note = f"{cp.note}; its commits are no longer on {cp.branch}"
+                ChangePoint.objects.filter(pk=cp.pk).update(status=Status.UNSETTLED, note=note, settled_at=Now())
+            elif not still_settling(cp) and (alert := raise_alert(cp, raised)):
                 raised.add(alert.pk)
     return len(raised)
 
