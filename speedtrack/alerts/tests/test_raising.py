@@ -19,7 +19,7 @@ from speedtrack.alerts.triage.triage import Decision
 from speedtrack.notices import subscribing
 from speedtrack.notices.models import Outbox, Subscriber, Subscription
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs.models import Run, Series
+from speedtrack.runs.models import Environment, Machine, Run, Series
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.requests import byhand
 from speedtrack.tests import builders, worlds
@@ -88,6 +88,40 @@ def test_what_is_confirmed_later_makes_the_alert_grow(slowed: Slowed) -> None:
     raising.raise_alerts()
     assert kinds(alert) == ["raised", "grew"]
     assert "set-p1, Server CPU per request" in alert.events.latest("id").note
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{"paused": True}, {"outside": True}, {"last_seen_at": timezone.now() - timedelta(hours=1)}, {"windows": "closed"}],
+    ids=["paused", "without a runner", "silent", "nightly"],
+)
+def test_a_change_is_told_with_that_of_another_machine_only_if_that_one_measures_now(
+    slowed: Slowed, state: dict[str, Any]
+) -> None:
+    _, alert = slowed
+    slower = confirmed(alert, "set-p1", 1.1)
+    other = Machine.objects.create(name="m2", last_seen_at=timezone.now())
+    measured_again = confirmed(alert, "get-p1", 1.2)
+    series = measured_again.series
+    series.pk, series.machine = None, other
+    series.environment = Environment.objects.create(machine=other, digest="sha256:m2", facts={})
+    series.save(force_insert=True)
+    ChangePoint.objects.filter(pk=measured_again.pk).update(series=series, status="settling")
+    raising.raise_alerts()
+    slower.refresh_from_db()
+    assert slower.alert is None, "one mail will tell both"
+    if "windows" in state:
+        hour = (timezone.now().hour + 12) % 23
+        state = {"windows": [f"mon-sun {hour:02}:00-{hour + 1:02}:00"]}
+    if "outside" in state:
+        state |= {"last_seen_at": None}
+    Machine.objects.filter(pk=other.pk).update(**state)
+    raising.raise_alerts()
+    slower.refresh_from_db()
+    assert slower.alert == alert
+    ChangePoint.objects.filter(pk=measured_again.pk).update(status="confirmed")
+    raising.raise_alerts()
+    assert kinds(alert) == ["raised", "grew", "grew"], "a later one joins it"
 
 
 def test_a_change_whose_commits_left_the_branch_before_its_alert_is_over(slowed: Slowed) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from speedtrack.alerts.detection import drift
 from speedtrack.alerts.lines.trouble import isolated
@@ -13,6 +14,8 @@ from speedtrack.alerts.pairs.brackets import ensure_branch, positions_of
 from speedtrack.alerts.triage.muting import mute_of
 from speedtrack.ground.postgres.preparedquery import RareRows
 from speedtrack.projects.models import Branch, Project
+from speedtrack.runs.models import IN_SERVICE, Machine
+from speedtrack.runs.scheduling import standing, windows
 
 Kind = AlertEvent.Kind
 Status = ChangePoint.Status
@@ -28,7 +31,7 @@ WITHOUT_ALERT = RareRows(without_alert)
 
 
 def raise_alerts() -> int:
-    """Raise alerts for confirmed changes without one, once all suspicions of their range are settled.
+    """Raise alerts for confirmed changes without one, once no suspicion of their range is being measured.
 
     Returns the number of alerts. Slowdowns come first, and news before the past, so that the alert of a cause describes
     its most important change. A change whose commits a force push took off its branch is of no use to anybody.
@@ -46,9 +49,18 @@ def raise_alerts() -> int:
 
 
 def still_settling(cp: ChangePoint) -> bool:
-    """Return whether a suspicion of the same range is still being measured; one mail will then report both."""
+    """Return whether a suspicion of the same range is still being measured; one mail will then report both.
+
+    One on a machine that measures nothing now may take for ever, and joins the alert later.
+    """
     project = ChangePoint.objects.settling().filter(branch__project=cp.branch.project)
-    return project.filter(kind=cp.kind).overlapping(cp).exists()
+    overlapping = project.filter(kind=cp.kind).overlapping(cp)
+    machines = Machine.objects.filter(IN_SERVICE, paused=False, pk__in=overlapping.values("series__machine"))
+    now = timezone.now()
+    return any(
+        windows.is_open(machine.windows, machine.zone, now) and not standing.is_silent(machine, now)
+        for machine in machines.only("windows", "zone", "last_seen_at")
+    )
 
 
 @transaction.atomic
