@@ -33,6 +33,15 @@ def test_a_release_against_the_one_before(client: Client, slow: tuple[World, Ale
     assert "1.1 against 1.0" in calm and "No change: Server CPU per request" in calm and "2 same" in calm
 
 
+def test_a_change_that_a_person_called_invalid_is_no_cause_of_a_loss(client: Client, slow: tuple[World, Alert]) -> None:
+    made, alert = slow
+    tag(made, v1_1=3, v1_2=6)
+    Alert.objects.update(status="invalid")
+    page = html_of(client.get(STORY))
+    losses = page[page.index("Largest losses") :]
+    assert f"/c/{alert.commit.sha}/" not in losses and "No single commit is known" in losses
+
+
 def test_any_two_and_what_cannot_be_told(client: Client, slow: tuple[World, Alert]) -> None:
     made, _ = slow
     assert "No release was measured yet" in html_of(client.get(STORY))

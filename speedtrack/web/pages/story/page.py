@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.http import QueryDict
 
 from speedtrack.accounts.access import Access
-from speedtrack.alerts.models import ChangePoint
+from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.benchmarks import numbers
 from speedtrack.benchmarks.metrics import Metric
 from speedtrack.ground.postgres.preparedquery import PreparedQuery
@@ -165,12 +165,14 @@ def largest(rows: ComparedRows, ruling: Ruling, causes: Causes) -> list[ToldChan
 
 
 def confirmed_steps(branch: int, first: int, last: int, metric: str, machine: int) -> QuerySet[ChangePoint]:
-    return changes.on_branch(branch, first, last).filter(
+    """The confirmed steps on a stretch of a branch that nobody found to be false."""
+    steps = changes.on_branch(branch, first, last).filter(
         status=ChangePoint.Status.CONFIRMED,
         kind=ChangePoint.Kind.STEP,
         series__metric=metric,
         series__machine=machine,
     )
+    return steps.exclude(alert__status=Alert.Status.INVALID)
 
 
 STEPS = PreparedQuery(confirmed_steps)
