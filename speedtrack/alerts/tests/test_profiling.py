@@ -1,14 +1,18 @@
 """A confirmed alert is profiled once, by itself, after everything that is to be measured; again by hand."""
 
+from collections.abc import Callable
+
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 
 from speedtrack.alerts.models import Alert
 from speedtrack.alerts.triage import profiling
-from speedtrack.runs.models import Measurement, Profile, Reason, Run, Status
+from speedtrack.runs.fleet import machines
+from speedtrack.runs.models import Machine, Measurement, Profile, Reason, Run, Status
 from speedtrack.runs.planning import planning
 from speedtrack.runs.queue import ends, fence, jobs, queue
+from speedtrack.runs.requests import changing
 from speedtrack.runs.results import profiles
 from speedtrack.tests import builders
 
@@ -43,6 +47,28 @@ def test_an_alert_is_profiled_once_on_its_machine_under_its_benchmark(world: Wor
     found = profiles.profiles_of([run])
     assert [p.side for p in found] == ["base", "head"]
     assert profiles.folded_stacks(found[0]) == builders.FOLDED["base"]
+
+
+def retire(machine: Machine) -> None:
+    machines.retire(machine)
+
+
+def untrack(machine: Machine) -> None:
+    changing.untrack(machine.projects.get())
+
+
+def leave_it_to_others(machine: Machine) -> None:
+    Machine.objects.filter(pk=machine.pk).update(outside=True, last_seen_at=None)
+
+
+@pytest.mark.parametrize("end", [retire, untrack, leave_it_to_others])
+def test_nothing_is_profiled_where_nothing_can_be_measured(
+    world: World, alert: Alert, end: Callable[[Machine], None]
+) -> None:
+    end(world.machine)
+    assert profiling.plan_missing_profiles() == 0 and not profile_runs()
+    with pytest.raises(CommandError, match="has no change that can be measured again"):
+        call_command("profile", "--alert", str(alert.pk))
 
 
 def test_the_job_says_that_it_is_to_be_profiled_and_goes_after_what_is_to_be_measured(

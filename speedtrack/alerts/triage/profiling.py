@@ -1,7 +1,8 @@
-"""Profiles for alerts: of both commits, under the benchmarks that got slower, on the machine that showed it."""
+"""Profiles for alerts: of both commits, under the benchmarks that got slower, on a machine that showed it."""
 
 from django.db.models import Exists, OuterRef
 
+from speedtrack.alerts.detection.history import why_not_measurable
 from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.pairs.pairing import suite_of
@@ -24,14 +25,19 @@ def plan_missing_profiles() -> int:
 
 
 def plan_profile_of_alert(alert: Alert, by_hand: bool = False) -> Run | None:
-    """Queue the profile run of an alert. None if the alert has no change points left."""
-    changes = ChangePoint.objects.filter(alert=alert).select_related("series__benchmark", "series__machine")
+    """Queue the profile run of an alert, on the machine that shows it most of those that can measure it again.
+
+    None if there is no such machine, or the alert has no change points left.
+    """
+    related = ("series__benchmark", "series__machine", "series__project")
+    changes = ChangePoint.objects.filter(alert=alert).select_related(*related)
     worst_first = sorted(changes, key=lambda cp: cp.rank)
-    if not worst_first:
+    machine = next((cp.series.machine for cp in worst_first if not why_not_measurable(cp.series)), None)
+    if machine is None:
         return None
-    machine = worst_first[0].series.machine
-    names = {cp.series.benchmark.name: cp.series.benchmark for cp in worst_first if cp.series.machine == machine}
-    suite = suite_of(worst_first[0])
+    here = [cp for cp in worst_first if cp.series.machine == machine]
+    names = {cp.series.benchmark.name: cp.series.benchmark for cp in here}
+    suite = suite_of(here[0])
     worst = store_set(suite, list(names.values())[:MOST_BENCHMARKS])
     question = profiles.profile_question(alert.before_id, alert.commit_id, machine, suite, worst)
     return profiles.plan_profile(question, by_hand)

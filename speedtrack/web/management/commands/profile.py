@@ -40,7 +40,7 @@ def of_alert(number: int) -> tuple[Project, Callable[[], Run]]:
 def plan_for_alert(alert: Alert) -> Run:
     run = profiling.plan_profile_of_alert(alert, by_hand=True)
     if run is None:
-        raise CommandError(f"alert {alert.pk} no longer has a change point: use --run with one of its runs")
+        raise CommandError(f"alert {alert.pk} has no change that can be measured again: use --run with one of its runs")
     return run
 
 
