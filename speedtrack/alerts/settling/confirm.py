@@ -31,9 +31,10 @@ from speedtrack.alerts.triage import raising, resolving
 from speedtrack.benchmarks import numbers
 from speedtrack.ground.observing import failpoints
 from speedtrack.ground.postgres.preparedquery import RareRows
-from speedtrack.runs.models import Machine, Reason, Run
+from speedtrack.runs.models import SETTLING, Machine, Reason, Run
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.runs.planning.questions import plan_pairs
+from speedtrack.runs.queue import queue
 
 STEP_LOCK = 0x5338  # advisory: one step at a time
 
@@ -61,6 +62,7 @@ def step() -> None:
     drop_returns()
     common_mode.sort_out()
     open_brackets()
+    cancel_unmeasurable()
     judge_finished()
     narrowing.narrow_confirmed()
     driftreview.review_drifts()
@@ -146,6 +148,15 @@ def settle_by(cp: ChangePoint, runs: list[Run], keep_range: bool = False) -> Non
     )
 
 
+def cancel_unmeasurable() -> None:
+    """Cancel the waiting runs that can no longer be measured, so that what waits for them ends."""
+    alike = {(cp.series.project_id, cp.series.machine_id): cp.series for cp in SETTLING_CHANGES.rows(*RELATED)}
+    for (project, machine), series in alike.items():
+        if why := history.why_not_measurable(series):
+            waiting_runs = Run.objects.filter(project=project, machine=machine, reason__in=SETTLING)
+            queue.cancel_waiting(waiting_runs.filter(bisections=None), why)
+
+
 def judge_finished() -> None:
     """Judge each ended confirming run for the change points whose newest run it is."""
     finished: dict[Run, list[ChangePoint]] = defaultdict(list)
@@ -165,7 +176,7 @@ def judge_confirmation(run: Run, suspicions: list[ChangePoint]) -> None:
         with isolated(cp.series):
             is_settled = verdict is not None and verdict.answer != Answer.UNKNOWN
             if not is_settled and not verdicts.measured_all(run, cp):
-                cause = run.error.splitlines()[0] if run.error else run.status
+                cause = run.error.splitlines()[0] if run.error else why_not_measured(cp, run)
                 leave_to_history(cp, f"{cause}; before that: {pairs_in_words(verdict)}" if verdict else cause)
             elif verdict is None:
                 # Flagged trials have been repeated already: more rounds on such a machine would only keep it busy.
@@ -174,10 +185,21 @@ def judge_confirmation(run: Run, suspicions: list[ChangePoint]) -> None:
                 open_still.append((cp, verdict))
             elif cp.kind == ChangePoint.Kind.DRIFT and cp.status == Status.SETTLING:
                 end_settling(cp, Status.CONFIRMED, cp.note)
-    again = [cp for cp, verdict in open_still if not left_to_another(cp, verdict)]
+    again: list[ChangePoint] = []
+    for cp, verdict in open_still:
+        with isolated(cp.series):
+            if why := history.why_not_measurable(cp.series):
+                leave_to_history(cp, f"{why}; before that: {pairs_in_words(verdict)}")
+            elif not left_to_another(cp, verdict):
+                again.append(cp)
     if again:
         with isolated(*[cp.series for cp in again]):
             plan_further_round(run, again)
+
+
+def why_not_measured(cp: ChangePoint, run: Run) -> str:
+    """Why a run without an error has not measured a suspicion."""
+    return history.why_not_measurable(cp.series) or run.status
 
 
 def plan_further_round(run: Run, group: list[ChangePoint]) -> None:
@@ -197,7 +219,7 @@ def measure_further(machine: Machine) -> int:
     """
     for cp in reversed(open_to_further(machine)):
         run = cp.runs.filter(reason=Reason.CONFIRM, status=RunStatus.SUCCEEDED).latest("id")
-        if brackets.ensure_branch(cp):
+        if brackets.ensure_branch(cp) and not history.why_not_measurable(cp.series):
             alike = [suspicion for suspicion in open_to_further(machine) if suspicion.runs.filter(pk=run.pk).exists()]
             plan_further_round(run, alike)
             ChangePoint.objects.filter(pk__in=[suspicion.pk for suspicion in alike]).update(status=Status.SETTLING)

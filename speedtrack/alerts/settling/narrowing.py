@@ -4,7 +4,7 @@ from collections import deque
 
 from django.db.models import Q
 
-from speedtrack.alerts.detection import causes
+from speedtrack.alerts.detection import causes, history
 from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairs import brackets, pairing, sizes
@@ -113,17 +113,20 @@ def read_sides(cp: ChangePoint) -> None:
 def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> bool:
     """Plan the measurement of the next commit of the leader's range; return whether there was one left to measure.
 
-    If no commit is left to try, the leader is confirmed. A run counts instructions or measures pairs: change points
-    that the leader's run does not decide wait for it. If a force push took the commits off the branch meanwhile, nobody
-    needs the answer.
+    If no commit is left to try, or none can be measured any more, the leader is confirmed. A run counts instructions or
+    measures pairs: change points that the leader's run does not decide wait for it. If a force push took the commits
+    off the branch meanwhile, nobody needs the answer.
     """
     if not brackets.ensure_branch(leader):
         end_settling(leader, Status.UNSETTLED, f"its commits are no longer on {leader.branch}")
         return False
     ends = next_ends(leader)
-    if ends is None:
-        if verdicts.is_left_over(leader) and not verdicts.shows_change(leader):
+    why = why_not_narrowed(leader) if ends else ""
+    if ends is None or why:
+        is_last = ends in (None, (leader.before_id, leader.commit_id))
+        if is_last and verdicts.is_left_over(leader) and not verdicts.shows_change(leader):
             name_no_commit(leader)
+        leader.note += f"; not narrowed further: {why}" if why else ""
         splitting.split_off_rest(leader)
         end_settling(leader, Status.CONFIRMED, leader.note)
         for cp in followers:
@@ -137,6 +140,14 @@ def narrow(leader: ChangePoint, followers: list[ChangePoint]) -> bool:
     for cp in group:
         cp.runs.add(run)
     return True
+
+
+def why_not_narrowed(cp: ChangePoint) -> str:
+    """Why no further commit of a change's range is measured; empty if one can be."""
+    if why := history.why_not_measurable(cp.series):
+        return why
+    newest = cp.runs.filter(reason=Reason.BISECT).order_by("-pk").first()
+    return f"run {newest.pk} was cancelled" if newest and newest.status == RunStatus.CANCELLED else ""
 
 
 def name_no_commit(cp: ChangePoint) -> None:
@@ -161,7 +172,7 @@ def next_ends(cp: ChangePoint) -> tuple[int, int] | None:
         return cause.base_id, cause.commit_id
     if middle := next_commit(cp):
         return cp.before_id, middle.pk
-    is_untold = verdicts.is_left_over(cp) and not verdicts.trials_spent(cp, cp.before_id, cp.commit_id)
+    is_untold = verdicts.is_left_over(cp) and not verdicts.narrowing_runs(cp, cp.before_id, cp.commit_id)
     return (cp.before_id, cp.commit_id) if is_untold else None
 
 

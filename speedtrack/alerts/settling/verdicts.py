@@ -12,7 +12,7 @@ from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairs import brackets, sizes
 from speedtrack.alerts.pairs.pairing import compared, measured_pairs, measured_runs, measuring_s, sample_pairs, suite_of
-from speedtrack.runs.models import Measurement, Reason, Result, Run, Trial
+from speedtrack.runs.models import ENDED, Measurement, Reason, Result, Run, Trial
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.runs.queue import jobs
 from speedtrack.stats.comparing import bisect, compare, narrow, sequential
@@ -268,6 +268,12 @@ def pairs_to_place(cp: ChangePoint) -> int:
 
 def trials_spent(cp: ChangePoint, base_id: int, commit_id: int) -> int:
     """The number of pairs of two commits that narrowing has measured of the change point's benchmark."""
+    runs = narrowing_runs(cp, base_id, commit_id)
+    return sum(run.trials for run in runs if run.status == RunStatus.SUCCEEDED)
+
+
+def narrowing_runs(cp: ChangePoint, base_id: int, commit_id: int) -> list[Run]:
+    """The runs of two commits for narrowing the change point that have ended, whether they measured anything or not."""
     ends = {"base": base_id, "commit": commit_id, "benchmark_set__benchmarks": cp.series.benchmark_id}
-    runs = cp.runs.filter(reason=Reason.BISECT, status=RunStatus.SUCCEEDED, **ends)
-    return sum(run.trials for run in runs if jobs.is_counted(run) == cp.metric.counted)
+    runs = cp.runs.filter(reason=Reason.BISECT, status__in=ENDED, **ends)
+    return [run for run in runs if jobs.is_counted(run) == cp.metric.counted]

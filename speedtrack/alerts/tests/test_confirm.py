@@ -5,6 +5,7 @@ from speedtrack.alerts.models import Alert, ChangePoint, Verdict
 from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS
 from speedtrack.notices.models import Outbox
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Reason, Run, Series, Side
 from speedtrack.runs.queue import jobs, queue
 from speedtrack.runs.results import results
@@ -136,6 +137,23 @@ def test_the_pairs_before_a_failure_are_judged(
     if kept == 3:
         assert "the server ended" in cp.note and "measured again over 3 pairs" in cp.note
     assert cp.runs.filter(reason=Reason.CONFIRM, status="queued").count() == (kept == 10)
+
+
+def test_no_further_round_is_planned_for_a_machine_out_of_service(world: World) -> None:
+    world.factors = {world.shas[7]: 1.3}
+    world.queue_confirmation()
+
+    def undecided(sha: str, benchmark: str, trial: int) -> float:
+        return 5000 * ((1.5, 0.9)[trial % 2] if world.shas.index(sha) >= 7 else 1)
+
+    builders.work(world.machine, undecided)
+    machines.retire(world.machine)
+    for _ in range(2):
+        confirm.step()
+    assert {cp.status for cp in ChangePoint.objects.all()} == {Status.UNSETTLED}
+    assert all("m1 no longer measures" in cp.note for cp in ChangePoint.objects.all())
+    assert all("before that: measured again over 7 pairs" in cp.note for cp in ChangePoint.objects.all())
+    assert Run.objects.filter(reason=Reason.CONFIRM).count() == 1
 
 
 def test_a_metric_that_the_pairs_leave_open_takes_no_more_once_another_shows_the_change(world: World) -> None:

@@ -1,7 +1,10 @@
 """A confirmed change is narrowed to its commit, or to a range that names no innocent one."""
 
+from datetime import timedelta
+
 import pytest
 from django.core.mail import EmailMessage
+from django.db.models.functions import Now
 
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, ChangePoint
@@ -9,7 +12,8 @@ from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.notices.sending import send_due
 from speedtrack.processes.dispatch import duties_with_work
-from speedtrack.runs.models import Reason, Run, Series
+from speedtrack.runs.fleet import machines
+from speedtrack.runs.models import MachineEvent, Reason, Run, Series
 from speedtrack.runs.queue import queue
 from speedtrack.runs.requests import byhand
 from speedtrack.runs.scheduling.order import PRIORITY
@@ -84,6 +88,83 @@ def test_a_change_that_comes_while_another_is_narrowed_has_no_commit_measured_by
     assert {cp.benchmark_name for cp in named} == {"get-p1", "set-p1"}
     bisected = [(base, commit) for reason, base, commit in paired_runs() if reason == Reason.BISECT]
     assert len(bisected) == len(set(bisected)) <= 4
+
+
+def narrowing(world: World) -> tuple[ChangePoint, Run]:
+    """A confirmed change of a range of commits, and the run that waits to narrow it."""
+    track_ends(world)
+    for _ in range(2):
+        builders.work(world.machine, world.speed)
+        detection.detect()
+        ChangePoint.objects.exclude(series__metric=HEADLINE).delete()
+        confirm.step()
+    return ChangePoint.objects.get(), Run.objects.get(reason=Reason.BISECT)
+
+
+def test_a_run_that_a_person_cancelled_is_not_planned_again(world: World) -> None:
+    cp, run = narrowing(world)
+    byhand.cancel_run(run.pk)
+    for _ in range(2):
+        confirm.step()
+    cp.refresh_from_db()
+    assert list(Run.objects.filter(reason=Reason.BISECT)) == [run]
+    assert cp.status == Status.CONFIRMED and cp.note.endswith(f"; not narrowed further: run {run.pk} was cancelled")
+    alert = Alert.objects.get()
+    assert world.shas.index(alert.before.sha) < 6 <= world.shas.index(alert.commit.sha)
+
+
+def test_a_change_is_not_narrowed_on_a_machine_out_of_service(world: World) -> None:
+    cp, _ = narrowing(world)
+    builders.work(world.machine, world.speed, until=1)
+    machines.retire(world.machine)
+    runs = Run.objects.count()
+    for _ in range(2):
+        confirm.step()
+    cp.refresh_from_db()
+    assert Run.objects.count() == runs
+    assert cp.status == Status.CONFIRMED and "; not narrowed further: m1 no longer measures" in cp.note
+
+
+def test_what_waits_for_a_machine_that_is_paused_for_a_week_is_left_to_the_history(world: World) -> None:
+    cp, run = narrowing(world)
+    machines.pause(world.machine)
+    confirm.step()
+    run.refresh_from_db()
+    assert run.status == "queued", "it may be measured tomorrow"
+    MachineEvent.objects.filter(kind="paused").update(at=Now() - timedelta(days=8))
+    confirm.step()
+    cp.refresh_from_db()
+    run.refresh_from_db()
+    assert (run.status, cp.status) == ("cancelled", Status.CONFIRMED)
+    assert cp.note.endswith("; not narrowed further: m1 has been paused for 7 days or more")
+    assert Alert.objects.get().change_points.get() == cp
+
+
+def test_a_last_pair_that_cannot_be_measured_is_not_planned_for_ever(world: World) -> None:
+    """All commits of the bracket but the last are on the old level, and pairs of that one fail."""
+    track_ends(world)
+    world.factors = {world.shas[11]: 1.3}
+
+    def unlucky(sha: str, benchmark: str, trial: int) -> float:
+        """The last but one was measured slow, in its own run only."""
+        own = not Run.objects.active().exclude(base=None).exists()
+        is_unlucky = own and sha == world.shas[10] and benchmark == world.only
+        return world.speed(sha, benchmark, trial) * (1.3 if is_unlucky else 1)
+
+    last = {"base__sha": world.shas[10], "commit__sha": world.shas[11]}
+    builders.work(world.machine, unlucky)
+    for _ in range(12):
+        builders.work(world.machine, unlucky, until=1)
+        detection.detect()
+        confirm.step()
+        if Run.objects.filter(reason=Reason.BISECT, status="queued", **last).exists():
+            run = builders.claim(world.machine)
+            queue.fail(world.machine, run.pk, failure(run, "the server ended"))
+    confirm.step()
+    assert Run.objects.filter(reason=Reason.BISECT, **last).count() == 1
+    cp = ChangePoint.objects.get(status=Status.CONFIRMED, series__metric=HEADLINE)
+    assert cp.note.endswith("no commit of the range shows it by itself") and cp.commit.sha == world.shas[11]
+    assert not ChangePoint.objects.settling().exists()
 
 
 def test_a_commit_that_does_not_build_leaves_the_range_open(world: World) -> None:
