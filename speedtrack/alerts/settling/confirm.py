@@ -175,7 +175,9 @@ def judge_confirmation(run: Run, suspicions: list[ChangePoint]) -> None:
     for cp, verdict in verdicts.judge_rounds(run, suspicions):
         with isolated(cp.series):
             is_settled = verdict is not None and verdict.answer != Answer.UNKNOWN
-            if not is_settled and not verdicts.measured_all(run, cp):
+            if not is_settled and tried_only_cause(cp, run) and not (verdict and verdicts.measured_all(run, cp)):
+                suspect_again(cp)
+            elif not is_settled and not verdicts.measured_all(run, cp):
                 cause = run.error.splitlines()[0] if run.error else why_not_measured(cp, run)
                 leave_to_history(cp, f"{cause}; before that: {pairs_in_words(verdict)}" if verdict else cause)
             elif verdict is None:
@@ -200,6 +202,16 @@ def judge_confirmation(run: Run, suspicions: list[ChangePoint]) -> None:
 def why_not_measured(cp: ChangePoint, run: Run) -> str:
     """Why a run without an error has not measured a suspicion."""
     return history.why_not_measurable(cp.series) or run.status
+
+
+def tried_only_cause(cp: ChangePoint, measured: Run | Verdict) -> bool:
+    """Return whether these pairs tried a cause that another series names, and not the suspicion's own bracket."""
+    return (measured.base_id, measured.commit_id) != (cp.before_id, cp.commit_id)
+
+
+def suspect_again(cp: ChangePoint) -> None:
+    """Let the suspicion's own bracket be measured, which pairs of a named cause say nothing of."""
+    ChangePoint.objects.filter(pk=cp.pk).update(status=Status.SUSPECTED)
 
 
 def plan_further_round(run: Run, group: list[ChangePoint]) -> None:
@@ -273,6 +285,9 @@ def conclude(cp: ChangePoint, verdict: Verdict) -> bool:
         budget, spent = verdicts.budget_of(cp, *ends), verdicts.pairs_spent(cp, *ends)
         if spent < budget.usual:
             return True
+        if tried_only_cause(cp, verdict):
+            suspect_again(cp)
+            return False
         state = "not known yet" if spent < budget.most else "not known"
         if budget.timed:
             state = f"unknown after {numbers.duration(verdicts.seconds_spent(cp, *ends))}"
@@ -281,8 +296,8 @@ def conclude(cp: ChangePoint, verdict: Verdict) -> bool:
         cp.ratio, cp.low, cp.high, cp.note = verdict.ratio, verdict.low, verdict.high, evidence
         cp.before_id, cp.commit_id = verdict.base_id, verdict.commit_id
         cp.save(update_fields=["ratio", "low", "high", "note", "before", "commit"])
-    elif (verdict.base_id, verdict.commit_id) != (cp.before_id, cp.commit_id):  # only a named cause was tried
-        ChangePoint.objects.filter(pk=cp.pk).update(status=Status.SUSPECTED)
+    elif tried_only_cause(cp, verdict):
+        suspect_again(cp)
     else:
         end_settling(cp, Status.REFUTED, evidence)
     return False

@@ -9,12 +9,14 @@ from django.test import Client
 
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.alerts.pairs.sizes import bracket_verdict, is_part_of
+from speedtrack.alerts.settling import confirm
 from speedtrack.projects.models import Commit
-from speedtrack.runs.models import Reason, Run, Series
-from speedtrack.runs.queue import jobs
+from speedtrack.runs.models import Reason, Run, Series, Side
+from speedtrack.runs.queue import jobs, queue
+from speedtrack.runs.results import results
 from speedtrack.tests import builders, worlds
 
-from .conftest import World, make_slowed, paired_runs
+from .conftest import World, failure, make_slowed, paired_runs
 from .test_counts import Counting, counting
 
 __all__ = ["counting"]
@@ -69,6 +71,37 @@ def test_a_named_commit_that_is_not_the_cause_is_tried_once(named: World) -> Non
     tried = [ends for _, *ends in paired_runs()[len(before) :]]
     assert tried[0] == [named.shas[5], named.shas[6]]
     assert tried.count(tried[0]) == 1 and len(tried) > 1
+
+
+@pytest.mark.parametrize("ending", ["failed", "cancelled", "flagged", "undecided"])
+def test_a_named_commit_whose_pairs_tell_nothing_leaves_the_suspicion_to_its_own_bracket(
+    named: World, ending: str
+) -> None:
+    cp = late_suspicion(named, 6, 8)
+    confirm.step()
+    run = builders.claim(named.machine)
+    assert run.base and (run.base.sha, run.commit.sha) == (named.shas[5], named.shas[6])
+    if ending == "failed":
+        queue.fail(named.machine, run.pk, failure(run, "the server ended"))
+    elif ending == "cancelled":
+        queue.cancel(run, "by hand")
+        queue.fail(named.machine, run.pk, failure(run, "it was cancelled"))
+    else:
+        if ending == "undecided":
+            Run.objects.filter(pk=run.pk).update(trials=80)
+            run.refresh_from_db()
+        for side, commit in builders.sides_of(run):
+            builders.send_build(run, commit, side=side)
+            is_head = side == Side.HEAD and ending == "undecided"
+            values = [5000 * ((1.5, 0.8)[trial % 2] if is_head else 1) for trial in range(run.trials)]
+            flags = [["steal"] if ending == "flagged" else []] * run.trials
+            document = builders.result(run, "set-p1", commit, values, flags=flags, side=side)
+            results.accept_result(named.machine, run.pk, document)
+        queue.complete(named.machine, run.pk, run.lease_token)
+    confirm.step()
+    named.until_quiet(speed_of(named, 8))
+    cp.refresh_from_db()
+    assert (cp.status, cp.commit.sha) == (Status.CONFIRMED, named.shas[8])
 
 
 def test_a_suspicion_without_a_change_is_refuted_after_the_named_commit_was_tried(named: World) -> None:
