@@ -14,6 +14,8 @@ from speedtrack.alerts.pairs import counts
 from speedtrack.alerts.pairs.sizes import settling_verdicts
 from speedtrack.alerts.triage.restorations import restoration_in_words
 from speedtrack.alerts.triage.triage import CHOICES
+from speedtrack.benchmarks.metrics import LONGEST_KEY
+from speedtrack.benchmarks.models import LONGEST_NAME
 from speedtrack.ground.postgres.plainrows import plain_rows
 from speedtrack.judging.instructions import Work, is_time_only, sentences_of, works_of
 from speedtrack.judging.layouts import layout_sentences
@@ -249,8 +251,8 @@ class AlertDecision(Order):
 class MuteOrder(Order):
     """What is to be muted; a benchmark or a machine at least."""
 
-    benchmark: Sent = Field("", max_length=100, description="empty: all", examples=["get-p1"])
-    metric: Sent = Field("", max_length=60, description="empty: all of the benchmark")
+    benchmark: Sent = Field("", max_length=LONGEST_NAME, description="empty: all", examples=["get-p1"])
+    metric: Sent = Field("", max_length=LONGEST_KEY, description="empty: all of the benchmark")
     machine: Sent | None = Field(None, max_length=50, description="null: all")
     reason: Sent = Field(min_length=1, max_length=2000, examples=["The rack is being moved."])
     days: Whole = Field(ge=1, le=365, description="for how long", examples=[7])

@@ -15,8 +15,8 @@ from speedtrack.alerts.lines import linecolumns, lines
 from speedtrack.api.v1.serving.callers import ApiRequest, project_or_404
 from speedtrack.api.v1.serving.paging import Page, Paging, key_of, next_page, page_of
 from speedtrack.api.v1.serving.revisions import branch_given, commit_given, position_given
-from speedtrack.benchmarks.metrics import METRICS
-from speedtrack.benchmarks.models import Benchmark
+from speedtrack.benchmarks.metrics import LONGEST_KEY, METRICS
+from speedtrack.benchmarks.models import LONGEST_NAME, Benchmark
 from speedtrack.ground.postgres.plainrows import among
 from speedtrack.projects.models import Branch, Position
 from speedtrack.projects.positions import head_of
@@ -84,7 +84,10 @@ def machine_or_404(name: str) -> Machine:
 
 @router.get("projects/{slug}/benchmarks", response=Page[BenchmarkDocument], summary="List benchmarks")
 def list_benchmarks(
-    request: ApiRequest, slug: str, paging: Query[Paging], name: Annotated[str | None, Field(max_length=100)] = None
+    request: ApiRequest,
+    slug: str,
+    paging: Query[Paging],
+    name: Annotated[str | None, Field(max_length=LONGEST_NAME)] = None,
 ) -> Page[BenchmarkDocument]:
     """The benchmarks that a project was measured with, the newest first; each definition of a name is one."""
     rows = Benchmark.objects.filter(project=project_or_404(request, slug))
@@ -96,8 +99,8 @@ def list_benchmarks(
 class SeriesFilters(Schema):
     """Filters of a list of series, or of a list whose rows belong to series."""
 
-    benchmark: Annotated[str | None, Field(max_length=100, description="name of a benchmark")] = None
-    metric: Annotated[str | None, Field(max_length=60, description="name of a metric")] = None
+    benchmark: Annotated[str | None, Field(max_length=LONGEST_NAME, description="name of a benchmark")] = None
+    metric: Annotated[str | None, Field(max_length=LONGEST_KEY, description="name of a metric")] = None
     machine: Annotated[str | None, Field(max_length=50, description="name of a machine")] = None
     environment: Annotated[str | None, Field(max_length=80, description="digest of an environment")] = None
 

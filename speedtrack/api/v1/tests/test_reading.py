@@ -16,6 +16,8 @@ from speedtrack.alerts.triage.muting import MuteRequest
 from speedtrack.api.tests.test_golden import shape
 from speedtrack.api.v1.published.pages import schema
 from speedtrack.api.v1.tests.conftest import Program, evidence_of, program
+from speedtrack.benchmarks.metrics import LONGEST_KEY, Direction, outside_key
+from speedtrack.benchmarks.models import LONGEST_NAME, Benchmark
 from speedtrack.processes.devstack import BASE_DIR
 from speedtrack.projects.models import Annotation, Branch, Project, Tag
 from speedtrack.runs import packing
@@ -100,6 +102,22 @@ def test_a_percentile_curve(kvd: World, anybody: Program) -> None:
         "parameter": "benchmark",
         "detail": "Field required",
     }
+
+
+def test_the_longest_names_are_muted_and_looked_for(slow: tuple[World, Alert], anybody: Program) -> None:
+    """Names of benchmarks from outside contain their parameters, and those of metrics their units."""
+    made, _ = slow
+    metric = outside_key("m" * (LONGEST_KEY - len("--ms--lower")), "ms", Direction.LOWER)
+    name = "n" * LONGEST_NAME
+    Benchmark.objects.filter(name="set-p1").update(name=name)
+    Series.objects.filter(benchmark__name=name, metric=CPU).update(metric=metric)
+    triager = program("ada", Scope.READ, Scope.TRIAGE, project=made.project, role=Role.TRIAGER)
+    order = {"benchmark": name, "metric": metric, "reason": "noise", "days": 3}
+    mute = triager.write("POST", "projects/kvd/mutes", order, 201)
+    assert (mute["benchmark"], mute["metric"]) == (name, metric)
+    (series,) = anybody.read(f"projects/kvd/series?benchmark={name}&metric={metric}")["items"]
+    (benchmark,) = anybody.read(f"projects/kvd/benchmarks?name={name}")["items"]
+    assert (series["metric"], benchmark["name"]) == (metric, name)
 
 
 def test_points_and_raw_samples(slow: tuple[World, Alert], anybody: Program) -> None:
