@@ -84,8 +84,10 @@ def test_a_token_for_one_project_reaches_no_other_and_makes_no_operator(
             access.require(caller, Role.READER, projects[1], Scope.READ)
 
 
-def test_a_private_project_is_told_to_those_who_see_it(projects: list[Project], people: dict[str, User]) -> None:
+def test_a_project_is_told_to_those_who_see_it_and_may_still_log_in(
+    projects: list[Project], people: dict[str, User]
+) -> None:
     everybody = [user.pk for user in people.values()]
-    tell = {*Role.values, "operator"}
-    assert access.seers(projects[1], [*everybody, None]) == {people[name].pk for name in tell}
-    assert access.seers(projects[0], [*everybody, None]) == set(everybody)
+    members = {people[name].pk for name in (*Role.values, "operator")}
+    assert access.seers(projects[1], [*everybody, None]) == members
+    assert access.seers(projects[0], [*everybody, None]) == members | {people["stranger"].pk}
