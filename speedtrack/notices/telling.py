@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from speedtrack.accounts.models import Membership, PersonToken, Role
 from speedtrack.alerts.models import Alert, AlertEvent
-from speedtrack.ground.postgres.apart import take_each
+from speedtrack.ground.postgres.steps import take_each
 from speedtrack.notices import seeing
 from speedtrack.notices.channels import telling as channels
 from speedtrack.notices.matching import interests_in

@@ -6,7 +6,7 @@ from celery import shared_task
 from django.conf import settings
 
 from speedtrack.alerts.hunks import commits
-from speedtrack.ground.postgres.apart import take_each
+from speedtrack.ground.postgres.steps import take_each
 from speedtrack.projects.models import Project
 from speedtrack.runs.planning import pullrequests, pushes
 from speedtrack.runs.requests import comparing

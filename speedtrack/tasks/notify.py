@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from speedtrack.ground.postgres.apart import take_each
+from speedtrack.ground.postgres.steps import take_each
 from speedtrack.notices.channels import statuses
 from speedtrack.notices.sending import send_due
 from speedtrack.notices.telling import tell_of_alarms, tell_of_tokens, tell_operators, tell_subscribers

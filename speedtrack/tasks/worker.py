@@ -7,7 +7,7 @@ from speedtrack.alerts.detection import detection
 from speedtrack.alerts.hunks import trials
 from speedtrack.alerts.settling import confirm, floors
 from speedtrack.alerts.triage import profiling
-from speedtrack.ground.postgres.apart import take_each
+from speedtrack.ground.postgres.steps import take_each
 from speedtrack.outside import storing
 from speedtrack.retention import nightly
 

@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from django.urls import reverse
 
 from speedtrack.alerts.models import Alert, AlertEvent, ChangePoint
-from speedtrack.ground.postgres.apart import take_each
+from speedtrack.ground.postgres.steps import take_each
 from speedtrack.notices.models import Channel, CommitStatus, Outbox
 from speedtrack.projects.models import Position
 from speedtrack.runs.models import Reason, Run, Series
