@@ -14,7 +14,7 @@ EXIT_INTERRUPTED, EXIT_UNREAD = 128 + signal.SIGINT, 128 + signal.SIGPIPE
 EXIT_UNWRITTEN = 1
 
 
-class OutputLost(Exception):
+class StdoutFailed(Exception):
     """Standard output cannot be written to. Its cause is the system's error."""
 
 
@@ -37,7 +37,7 @@ class Output:
         try:
             yield
         except OSError as e:
-            raise OutputLost from e
+            raise StdoutFailed from e
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
@@ -59,7 +59,7 @@ def ended_plainly() -> Iterator[None]:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)
-    except OutputLost as e:
+    except StdoutFailed as e:
         error = cast(OSError, e.__cause__)
         with suppress(OSError):  # what is left cannot be written either, when Python ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,4 +1,4 @@
-"""Commands of the runner and the server end without a traceback when their output arrives nowhere."""
+"""Commands of the runner and the server end without a traceback if standard output cannot be written to."""
 
 import os
 import subprocess

@@ -204,9 +204,9 @@ def why_not_measured(cp: ChangePoint, run: Run) -> str:
     return history.why_not_measurable(cp.series) or run.status
 
 
-def tried_only_cause(cp: ChangePoint, measured: Run | Verdict) -> bool:
-    """Return whether these pairs tried a cause that another series names, and not the suspicion's own bracket."""
-    return (measured.base_id, measured.commit_id) != (cp.before_id, cp.commit_id)
+def tried_only_cause(cp: ChangePoint, pairs: Run | Verdict) -> bool:
+    """Return whether these pairs measured a commit that another series names, and not the suspicion's own bracket."""
+    return (pairs.base_id, pairs.commit_id) != (cp.before_id, cp.commit_id)
 
 
 def suspect_again(cp: ChangePoint) -> None:

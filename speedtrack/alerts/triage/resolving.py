@@ -277,8 +277,8 @@ def measured_return(cp: ChangePoint, commit: Commit) -> Return | None:
     before, since = levels_around(cp, commit)
     if not before or len(since) < AFTER_REVERT:
         return None
-    after, way = since[-BEFORE:], 1 if cp.ratio > 1 else -1
-    excess, at_first = ((median(points) - median(before)) * way for points in (after, since[:AFTER_REVERT]))
+    after, sign = since[-BEFORE:], 1 if cp.ratio > 1 else -1
+    excess, at_first = ((median(points) - median(before)) * sign for points in (after, since[:AFTER_REVERT]))
     if excess > tolerance(cp, noise_of_levels(before, after), NEAR) or at_first > BACK * abs(math.log(cp.ratio)):
         return None
     level = f"{numbers.change(math.exp(median(after) - median(before)))} against before the change"

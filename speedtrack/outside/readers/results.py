@@ -111,12 +111,12 @@ class FileResults:
 
     def words(self, members: Iterable[tuple[str, Node | None]]) -> dict[str, Word]:
         """The words in nodes by name, such as facts about the machine, without those that are left out."""
-        words: dict[str, Word] = {}
+        facts: dict[str, Word] = {}
         for name, node in members:
             if node is not None:
                 with self.part():
-                    words[name] = node.word()
-        return words
+                    facts[name] = node.word()
+        return facts
 
     def moment(self, node: Node | None, read: Callable[[Node], datetime]) -> datetime | None:
         """The date in a node; None if there is no node, or if its date is left out."""

@@ -73,7 +73,7 @@ def add(reading: FileResults, name: str, rows: list[Node], origin: FileOrigin, n
 
 
 def times_of(rows: list[Node], metric: str, reading: FileResults) -> list[float]:
-    """The nanoseconds of rows, each of which has its own unit, without those that are left out."""
+    """The times of rows in ns; each row has its own unit. Rows whose time cannot be read are left out."""
     times = []
     for row in rows:
         with reading.part():

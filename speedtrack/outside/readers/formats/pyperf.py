@@ -68,11 +68,11 @@ def metric_of(unit: str) -> str:
 
 
 def origin_of(facts: dict[str, Node], reading: FileResults) -> FileOrigin:
-    known = reading.words((name, facts.get(name)) for name in FACTS)
+    environment = reading.words((name, facts.get(name)) for name in FACTS)
     return FileOrigin(
         commit=facts["commit_id"].text() if "commit_id" in facts else "",
         machine=facts["hostname"].text() if "hostname" in facts else "",
-        environment={name: str(word)[:300] for name, word in known.items()},
+        environment={name: str(fact)[:300] for name, fact in environment.items()},
         measured_at=reading.moment(facts.get("date"), Node.moment),
     )
 
