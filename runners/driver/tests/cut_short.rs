@@ -10,7 +10,7 @@ use crate::support::{Manner, Server, ended_by, heed, written};
 const SIGINT: libc::c_int = libc::SIGINT;
 const SIGTERM: libc::c_int = libc::SIGTERM;
 
-/// `words` at work: the server has seen `requests` of its commands.
+/// Start the driver with `words`; return it once the server has received `requests` commands.
 fn begun(server: &Server, words: &str, signal: libc::c_int, requests: u64) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_speedbench"));
     let mut words = words.split(' ');

@@ -10,9 +10,9 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 const VECTOR: &str = "vector";
 /// Types whose bytes can be sent: text, raw bytes, truth values, integers and floating point numbers.
 const SENT: [char; 7] = ['S', 'a', 'V', 'b', 'i', 'u', 'f'];
-/// Brackets in brackets that a header may have.
+/// How deeply brackets may be nested in a header.
 const DEEPEST: usize = 8;
-/// Characters of a header that an error shows.
+/// An error shows the header up to this many characters.
 const SHOWN: usize = 60;
 
 /// Add at most `most` rows of `file` to `table`.
