@@ -14,6 +14,7 @@ from django.utils import timezone
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
 from speedtrack.projects.mirrors import fetching, git, gitprocess
+from speedtrack.projects.mirrors.directories import has_mirror
 from speedtrack.projects.mirrors.remotes import remote_of
 from speedtrack.projects.models import Branch, Project, Tag
 from speedtrack.projects.sync import project_lock, store_commits
@@ -119,7 +120,7 @@ def find_stored(project: Project, names: set[str]) -> CommitLookup:
 
 def find_in_mirror(project: Project, names: set[str]) -> CommitLookup:
     """Search the mirror with git: full ids all at once, other names one by one."""
-    if not git.has_mirror(project.slug):
+    if not has_mirror(project.slug):
         return CommitLookup({}, {})
     ids = {name.lower() for name in names if FULL.fullmatch(name.lower())}
     present = git.commits_among(project.slug, ids) if ids else set()

@@ -19,6 +19,7 @@ from speedtrack.ground.postgres import pgsession, pgvalues
 from speedtrack.projects import chains, heads, successors
 from speedtrack.projects.chains import NewHistory
 from speedtrack.projects.mirrors import fetching, git
+from speedtrack.projects.mirrors.directories import has_mirror
 from speedtrack.projects.mirrors.fetching import FetchResult, head_ref
 from speedtrack.projects.mirrors.remotes import remote_of
 from speedtrack.projects.models import SYNC_LOCK, Branch, Commit, Position, Project, Tag
@@ -157,7 +158,7 @@ def has_news(project: Project) -> bool:
 
     A reference that could not be fetched counts as news when it changes at the remote, and once a day.
     """
-    if not git.has_mirror(project.slug) or left_out_for_long(project):
+    if not has_mirror(project.slug) or left_out_for_long(project):
         return True
     remote = git.remote_refs(remote_of(project))
     if new_matches(project, remote):

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from speedtrack.alerts.models import Alert, ChangePoint
-from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.models import Branch, Chain, ChainCommit, Commit, Position, Segment
 from speedtrack.retention.tests.ages import let_pass, measure_fully, prune
 from speedtrack.runs.models import Attempt, Canary, LogChunk, Measurement, Result, Run, Samples, Series, Trial
@@ -119,11 +119,11 @@ def test_positions_that_are_not_those_of_git(kvd: World, spoil: Callable[[], Non
 def test_a_head_that_the_mirror_lacks(kvd: World) -> None:
     Commit.objects.filter(sha=kvd.shas[-1]).update(sha="e" * 40)
     (fault,) = faults("positions")
-    assert "its head is not in the mirror" in fault and f"remove {git.mirror_of('kvd')}" in fault
+    assert "its head is not in the mirror" in fault and f"remove {mirror_of('kvd')}" in fault
 
 
 def test_a_mirror_that_is_gone(kvd: World) -> None:
-    git.mirror_of("kvd").rename(git.mirror_of("other"))
+    mirror_of("kvd").rename(mirror_of("other"))
     Branch.objects.create(project=kvd.project, name="other")
     (fault,) = faults("positions")
     assert "kvd: there is no mirror in" in fault and "the next look at the repository clones it anew" in fault

@@ -17,6 +17,7 @@ from django.db.models import Exists, Max, Min, Model, OuterRef
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import has_mirror, mirror_of
 from speedtrack.projects.models import Branch, Position
 from speedtrack.runs import packing
 from speedtrack.runs.models import ACTIVE, Attempt, Build, Canary, Measurement, Result, Run, Samples, Status, Trial
@@ -53,10 +54,10 @@ def rows_of(query: str, parameters: dict[str, int]) -> list[tuple[Any, ...]]:
 def find_wrong_positions(check: Check) -> Iterator[str]:
     branches = Branch.objects.select_related("project", "head").order_by("project__slug", "name")
     for project, own in groupby(branches, key=attrgetter("project")):
-        if git.has_mirror(project.slug):
+        if has_mirror(project.slug):
             yield from wrong_positions(check, own)
         else:
-            mirror = git.mirror_of(project.slug)
+            mirror = mirror_of(project.slug)
             yield f"{project}: there is no mirror in {mirror}: the next look at the repository clones it anew"
 
 
@@ -78,7 +79,7 @@ def wrong_position(check: Check, branch: Branch) -> str:
     except RepositoryError as e:
         if branch.deleted_at or not branch.tracked:
             return ""  # a new clone lacks commits that only such a branch had
-        return f"its head is not in the mirror ({e}): remove {git.mirror_of(slug)}, and the next look clones it anew"
+        return f"its head is not in the mirror ({e}): remove {mirror_of(slug)}, and the next look clones it anew"
     rows = positions.values_list("number", "commit__sha").iterator(chunk_size=CHUNK)
     for number, (row, sha) in enumerate(zip_longest(rows, path)):
         check.seen += 1

@@ -20,6 +20,7 @@ from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.processes import dispatch
 from speedtrack.projects.mirrors import git, hunks
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.mirrors.gitprocess import run_git
 from speedtrack.projects.models import Project
 from speedtrack.runs.models import Machine, Reason, Run, Status
@@ -53,7 +54,7 @@ class Tried(Counting):
 
     def pieces_of(self, sha: str) -> set[int]:
         slug = Project.objects.get().slug
-        text = run_git("show", f"{sha}:file.txt", directory=git.mirror_of(slug))
+        text = run_git("show", f"{sha}:file.txt", directory=mirror_of(slug))
         return {number for number in range(1, 6) if f"work {number};" in text}
 
     def exact(self, sha: str) -> float:

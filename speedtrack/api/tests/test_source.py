@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from speedtrack.projects import sync
-from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import make_mirror, mirror_of, remove_mirror
 from speedtrack.runs.fleet import registering
 from speedtrack.runs.models import Run
 from speedtrack.runs.requests.tracking import Tracked
@@ -32,7 +32,7 @@ def test_the_source_is_streamed_and_no_file_is_made(runner: Runner, run: Run, tm
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
-    mirror = git.mirror_of(run.project.slug)
+    mirror = mirror_of(run.project.slug)
     before = sorted(mirror.rglob("*"))
     answer = runner.get(f"runs/{run.pk}/source/{run.commit.sha}?token={run.lease_token}")
     assert answer.streaming
@@ -65,7 +65,7 @@ def test_a_git_that_does_not_answer_is_asked_again(
 def test_a_mirror_that_is_made_anew_is_waited_for(runner: Runner, run: Run) -> None:
     """As after a restore: the commits are known from the database, and their files come with the next look."""
     address = f"runs/{run.pk}/source/{run.commit.sha}?token={run.lease_token}"
-    for prepare in (git.remove_mirror, git.make_mirror):
+    for prepare in (remove_mirror, make_mirror):
         prepare(run.project.slug)
         assert runner.get(address).status_code == 503
     sync.sync(run.project)

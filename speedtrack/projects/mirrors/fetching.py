@@ -15,6 +15,7 @@ from django.conf import settings
 
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
 from speedtrack.projects.mirrors import git, gitprocess
+from speedtrack.projects.mirrors.directories import TEMPORARY, make_mirror, mirror_of, remove_mirror
 from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.projects.mirrors.transports import transport_to
 from speedtrack.projects.releases import version_of
@@ -62,7 +63,7 @@ def fetch(slug: str, remote: Remote, branches: Iterable[str]) -> FetchResult:
     One call at a time per project. Raises RepositoryError if nothing can be fetched at all.
     """
     check_whole(remote)
-    break_old_locks(git.make_mirror(slug))
+    break_old_locks(make_mirror(slug))
     remote_refs = git.remote_refs(remote)
     local = git.local_refs(slug)
     if not remote_refs and any(ref.startswith("refs/heads/") for ref in local):
@@ -132,7 +133,7 @@ def run_fetch(
 ) -> None:
     """Fetch these refspecs, given on standard input because thousands of tags do not fit on a command line."""
     arguments, lines = [*FETCH, *options, "--stdin", "--", remote.url], "".join(f"{refspec}\n" for refspec in refspecs)
-    mirror, began_at = git.mirror_of(slug), time.time()
+    mirror, began_at = mirror_of(slug), time.time()
     try:
         with transport_to(remote) as transport:
             gitprocess.run_git(*arguments, directory=mirror, timeout_s=timeout_s, stdin=lines, transport=transport)
@@ -175,7 +176,7 @@ def failure_with_remedy(slug: str, remote: Remote, error: GitFailed) -> Reposito
     if not here and not remote.is_local:
         return git.unreadable(remote, error)
     remedy = here or next(remedy for pattern, remedy in REMEDIES if re.search(pattern, error.stderr))
-    remedy = remedy.format(mirror=git.mirror_of(slug), timeout=settings.GIT_TIMEOUT_S)
+    remedy = remedy.format(mirror=mirror_of(slug), timeout=settings.GIT_TIMEOUT_S)
     return RepositoryUnreachable(f"cannot fetch {remote.url}: {error}. {remedy}")
 
 
@@ -215,7 +216,7 @@ def fetch_pull_request(slug: str, remote: Remote, number: int, branch: str = "")
     request. Forks are never fetched from, because only the forge knows their addresses. Raises RepositoryError.
     """
     ref, sha = pull_request_ref(remote, number, branch)
-    git.make_mirror(slug)
+    make_mirror(slug)
     fetch_asked(slug, remote, ref, sha)
     return git.resolve_revision(slug, sha)
 
@@ -245,15 +246,15 @@ def newest_commits(remote: Remote, branch: str, count: int, within_s: float | No
     They are fetched into a temporary mirror by a shallow fetch, without files if the remote supports partial clones.
     Raises RepositoryError.
     """
-    slug, name = f"{git.TEMPORARY}{uuid4().hex}", "newest"
+    slug, name = f"{TEMPORARY}{uuid4().hex}", "newest"
     # Git cannot use the path of a local repository as the remote of a partial clone.
     options = [f"--depth={max(count, 1)}", *([] if remote.is_local else ["--filter=tree:0"])]
-    git.make_mirror(slug)
+    make_mirror(slug)
     try:
         fetch_asked(slug, remote, head_ref(branch), name, within_s, options)
         return list(git.revisions(slug, git.first_parents(slug, f"{REQUESTED}{name}")))
     finally:
-        git.remove_mirror(slug)
+        remove_mirror(slug)
 
 
 def fetch_asked(
@@ -274,7 +275,7 @@ def fetch_asked(
 
 def requested_refs(slug: str) -> dict[str, str]:
     """Reference name -> commit id of what ``fetch_asked`` has fetched into the mirror."""
-    listing = gitprocess.run_git("for-each-ref", git.REF_FORMAT, REQUESTED, directory=git.mirror_of(slug))
+    listing = gitprocess.run_git("for-each-ref", git.REF_FORMAT, REQUESTED, directory=mirror_of(slug))
     return git.parse_refs(listing)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.mirrors.gitprocess import NO_PROTOCOL, run_git
 from speedtrack.projects.mirrors.hunks import OPTIONS, RANGE, Hunk, Kind
 from speedtrack.projects.mirrors.transports import Transport
@@ -66,7 +66,7 @@ def functions_between(
     """By path: the functions in which two commits differ. ``hunks``: all of them. Raises RepositoryError."""
     text = run_git(
         *("diff-tree", "-r", "--patch", *OPTIONS, "--function-context", "--end-of-options", before, commit),
-        directory=git.mirror_of(slug),
+        directory=mirror_of(slug),
         timeout_s=timeout_s,
         transport=Transport(NO_PROTOCOL, config={"diff.default.xfuncname": RULES}),
     )

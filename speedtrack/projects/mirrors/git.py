@@ -1,21 +1,18 @@
 """The bare mirror of each project: queries of it, and of the references of remotes. ``gitprocess`` runs git."""
 
-import contextlib
 import logging
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
-from pathlib import Path
 from typing import NamedTuple
-from uuid import uuid4
 
 from django.conf import settings
 
 from speedtrack.projects.errors import GitFailed, NoSuchCommit, RepositoryError, RepositoryUnreachable
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.mirrors.gitprocess import NOWHERE, archive_blocks, run_git
 from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.projects.mirrors.transports import transport_to
@@ -31,7 +28,6 @@ LONGEST_TAG = 250  # as Tag.name
 LATEST_S = 253402300799  # the end of the year 9999, the latest datetime of Python
 BEGINNING = re.compile(r"[0-9a-f]{4,39}")  # of a commit id
 MOST_MEANINGS = 10  # of a name, in a message
-TEMPORARY = "."  # begins the names of mirrors for one use, or not finished yet; names of projects have no dot
 NOT_UTF8 = "\ufffd"  # replaces undecodable bytes
 LIST_TIMEOUT_S = 60
 DESCRIBE_TIMEOUT_S = 1.5  # a page waits for it
@@ -77,62 +73,6 @@ class Description:
 
     message: str
     files: list[ChangedFile]
-
-
-def mirror_of(slug: str) -> Path:
-    return Path(settings.MIRRORS) / f"{slug}.git"
-
-
-def make_mirror(slug: str) -> Path:
-    """The path of the project's bare mirror, which is created if it is missing.
-
-    It appears whole or not at all, since two calls at once, or a killed one, must not leave half of it.
-    """
-    mirror = mirror_of(slug)
-    if has_mirror(slug):
-        return mirror
-    new = mirror.with_name(f"{TEMPORARY}{uuid4().hex}.git")
-    mirror.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        run_git("init", "--bare", "--quiet", "--initial-branch=main", "--", str(new))
-        # A build needs all files of the commit, also those that the repository excludes from its release archives.
-        (new / "info").mkdir(exist_ok=True)
-        (new / "info" / "attributes").write_text("* -export-ignore -export-subst\n")
-        put_in_place(slug, new)
-    finally:
-        remove_directory(new)
-    return mirror
-
-
-def put_in_place(slug: str, new: Path) -> None:
-    """Make a new repository the project's mirror, unless another call has made one meanwhile."""
-    try:
-        new.rename(mirror_of(slug))
-    except OSError:
-        if not has_mirror(slug):
-            remove_directory(mirror_of(slug))  # the rest of one whose files somebody deleted
-            new.rename(mirror_of(slug))
-
-
-def remove_mirror(slug: str) -> None:
-    """Delete the project's mirror and the mirrors of its submodules."""
-    remove_directory(mirror_of(slug))
-    remove_directory(Path(settings.MIRRORS) / f"{slug}.modules")
-
-
-def remove_directory(path: Path) -> None:
-    """Delete a directory as far as possible: a branch may have 2,000 parts, more than ``shutil.rmtree`` can enter."""
-    directories = [path]
-    for directory in directories:  # it grows during the loop
-        with contextlib.suppress(OSError), os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    directories.append(Path(entry.path))
-                else:
-                    Path(entry.path).unlink(missing_ok=True)
-    for directory in reversed(directories):
-        with contextlib.suppress(OSError):
-            directory.rmdir()
 
 
 def remote_refs(remote: Remote, timeout_s: float | None = None) -> dict[str, str]:
@@ -343,10 +283,6 @@ def datetime_of(seconds: str) -> datetime:
     If the commit has none, git prints the format itself, and this is 1970.
     """
     return datetime.fromtimestamp(min(int(seconds), LATEST_S) if seconds.isdigit() else 0, UTC)
-
-
-def has_mirror(slug: str) -> bool:
-    return (mirror_of(slug) / "HEAD").exists()
 
 
 def local_refs(slug: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.mirrors import fetching, git, patches
+from speedtrack.projects.mirrors.directories import TEMPORARY, has_mirror, mirror_of, remove_directory
 from speedtrack.projects.mirrors.gitprocess import NO_PROTOCOL, run_git
 from speedtrack.projects.mirrors.transports import Transport
 
@@ -30,7 +31,7 @@ PACKING = {
 
 def is_due(slug: str) -> bool:
     """Return whether the project has a mirror that was not tidied within a day."""
-    return git.has_mirror(slug) and not is_younger(git.mirror_of(slug) / MARK, DAY_S)
+    return has_mirror(slug) and not is_younger(mirror_of(slug) / MARK, DAY_S)
 
 
 def is_younger(file: Path, seconds: float) -> bool:
@@ -43,7 +44,7 @@ def tidy(slug: str, needed: Callable[[set[str]], set[str]]) -> None:
     ``needed`` returns the commit ids among these that something needs. A reference of the last day stays, since its
     request may not be stored yet. The caller holds the project's lock.
     """
-    mirror = git.mirror_of(slug)
+    mirror = mirror_of(slug)
     (mirror / MARK).touch()
     requested, kept_patches = fetching.requested_refs(slug), patches.kept(slug)
     shas = needed({*requested.values(), *kept_patches})
@@ -57,9 +58,9 @@ def tidy(slug: str, needed: Callable[[set[str]], set[str]]) -> None:
 
 def remove_leftovers(mirrors: Path) -> None:
     """Remove the temporary mirrors of killed processes: none is in use for a day."""
-    for directory in mirrors.glob(f"{git.TEMPORARY}*.git"):
+    for directory in mirrors.glob(f"{TEMPORARY}*.git"):
         if not is_younger(directory, DAY_S):
-            git.remove_directory(directory)
+            remove_directory(directory)
 
 
 def pack(mirror: Path) -> None:

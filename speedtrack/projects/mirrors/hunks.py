@@ -20,6 +20,7 @@ from pathlib import Path
 from speedtrack.ground.texts.text import listed
 from speedtrack.projects.errors import RepositoryError, UnusablePatch
 from speedtrack.projects.mirrors import git, patches
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.mirrors.gitprocess import NO_PROTOCOL, run_git, run_git_raw
 from speedtrack.projects.mirrors.patches import SUBMODULE, SYMLINK
 from speedtrack.projects.mirrors.transports import Transport
@@ -106,7 +107,7 @@ def hunks_between(slug: str, before: str, commit: str, timeout_s: float | None =
     Of a merge, name its first parent as ``before``. ``timeout_s``: of each of three calls of git. Raises
     UnusablePatch for a diff of more than MOST_LINES, or another RepositoryError.
     """
-    ends, mirror = ("--end-of-options", before, commit), git.mirror_of(slug)
+    ends, mirror = ("--end-of-options", before, commit), mirror_of(slug)
     shortstat = run_git("diff-tree", "-r", "--no-renames", "--shortstat", *ends, directory=mirror, timeout_s=timeout_s)
     lines = sum(map(int, re.findall(r"(\d+) (?:insertion|deletion)", shortstat)))
     if lines > MOST_LINES:
@@ -186,7 +187,7 @@ def commit_without(slug: str, commit: str, pieces: Sequence[Hunk]) -> str:
 
 def tree_without(slug: str, commit: str, pieces: Sequence[Hunk], index: Path) -> str:
     """The tree of a commit without these pieces, made in a temporary index."""
-    mirror, with_index = git.mirror_of(slug), Transport(NO_PROTOCOL, environment={"GIT_INDEX_FILE": str(index)})
+    mirror, with_index = mirror_of(slug), Transport(NO_PROTOCOL, environment={"GIT_INDEX_FILE": str(index)})
     run_git("read-tree", commit, directory=mirror, transport=with_index)
     if patch := patch_of([piece for piece in pieces if piece.kind == Kind.HUNK]):
         options = ("--cached", "--reverse", "--whitespace=nowarn", "-")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from speedtrack.projects.errors import GitFailed, UnusablePatch
 from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import has_mirror, mirror_of
 from speedtrack.projects.mirrors.gitprocess import NO_PROTOCOL, run_git
 from speedtrack.projects.mirrors.transports import Transport
 
@@ -79,7 +80,7 @@ def commit_tree(slug: str, tree: str, base: str, subject: str, author: str) -> s
     identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in authorship.items()}
     return run_git(
         *("commit-tree", tree, "-p", base, "-m", subject),
-        directory=git.mirror_of(slug),
+        directory=mirror_of(slug),
         transport=Transport(NO_PROTOCOL, environment=identity),
     ).strip()
 
@@ -107,14 +108,14 @@ def tree_with(slug: str, base: str, text: str, index: Path) -> str:
     with_index = Transport(NO_PROTOCOL, environment={"GIT_INDEX_FILE": str(index)})
     failures = []
     for form in forms_of(text):
-        run_git("read-tree", base, directory=git.mirror_of(slug), transport=with_index)
+        run_git("read-tree", base, directory=mirror_of(slug), transport=with_index)
         try:
             options = ("--cached", "--whitespace=nowarn", "-")
-            run_git("apply", *options, directory=git.mirror_of(slug), stdin=form, transport=with_index)
+            run_git("apply", *options, directory=mirror_of(slug), stdin=form, transport=with_index)
         except GitFailed as e:
             failures.append(e)
         else:
-            return run_git("write-tree", directory=git.mirror_of(slug), transport=with_index).strip()
+            return run_git("write-tree", directory=mirror_of(slug), transport=with_index).strip()
     raise UnusablePatch(complaint_of(failures[0], base)) from failures[0]
 
 
@@ -140,7 +141,7 @@ def complaint_of(failure: GitFailed, base: str) -> str:
 
 def changed_paths(slug: str, base: str, tree: str) -> list[str]:
     """The paths that a tree changes against a commit. Raises UnusablePatch for links, submodules, and no change."""
-    listing = run_git("diff-tree", "-r", "--raw", "-z", "--no-renames", base, tree, directory=git.mirror_of(slug))
+    listing = run_git("diff-tree", "-r", "--raw", "-z", "--no-renames", base, tree, directory=mirror_of(slug))
     fields = listing.split("\0")
     changes = list(zip(fields[::2], fields[1::2], strict=False))
     if not changes:
@@ -155,14 +156,14 @@ def changed_paths(slug: str, base: str, tree: str) -> list[str]:
 
 def keep(slug: str, sha: str, refs: str = REFS) -> None:
     """Keep the commit of a patch in the mirror, by a reference in the folder ``refs``."""
-    run_git("update-ref", f"{refs}{sha}", sha, directory=git.mirror_of(slug))
+    run_git("update-ref", f"{refs}{sha}", sha, directory=mirror_of(slug))
 
 
 def kept(slug: str, refs: str = REFS) -> set[str]:
     """The ids of the commits that are kept there; none without a mirror."""
-    if not git.has_mirror(slug):
+    if not has_mirror(slug):
         return set()
-    return set(run_git("for-each-ref", "--format=%(objectname)", refs, directory=git.mirror_of(slug)).split())
+    return set(run_git("for-each-ref", "--format=%(objectname)", refs, directory=mirror_of(slug)).split())
 
 
 def forget(slug: str, shas: set[str], refs: str = REFS) -> None:
@@ -173,5 +174,5 @@ def forget(slug: str, shas: set[str], refs: str = REFS) -> None:
 def text_of(slug: str, base: str, head: str) -> str:
     """The patch between two commits, at most its first SHOWN_CHARACTERS. Raises RepositoryError."""
     options = ("--no-color", "--no-ext-diff", "--no-textconv", "--end-of-options")
-    patch = run_git("diff", *options, base, head, directory=git.mirror_of(slug), timeout_s=git.DESCRIBE_TIMEOUT_S)
+    patch = run_git("diff", *options, base, head, directory=mirror_of(slug), timeout_s=git.DESCRIBE_TIMEOUT_S)
     return patch if len(patch) <= SHOWN_CHARACTERS else f"{patch[:SHOWN_CHARACTERS]}\n… and more, which is not shown"

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from speedtrack.ground.texts.text import listed
 from speedtrack.projects.errors import GitFailed, RepositoryError
 from speedtrack.projects.mirrors import fetching, git, gitprocess, remotes
+from speedtrack.projects.mirrors.directories import has_mirror, make_mirror, mirror_of
 from speedtrack.projects.mirrors.transports import Transport
 from speedtrack.projects.models import Project
 
@@ -61,10 +62,12 @@ def archive(project: Project, sha: str) -> Iterator[bytes]:
     sources = sources_of(project, git.resolve_revision(project.slug, git.valid_sha(sha)))
     if not sources.present:
         return git.archive(project.slug, sha)
-    alternates = ":".join(str(git.mirror_of(mirror) / "objects") for mirror in dict.fromkeys(sources.present.values()))
+    alternates = ":".join(str(mirror_of(mirror) / "objects") for mirror in dict.fromkeys(sources.present.values()))
     transport = replace(gitprocess.NOWHERE, environment={"GIT_ALTERNATE_OBJECT_DIRECTORIES": alternates})
     return gitprocess.archive_blocks(
-        git.mirror_of(project.slug), compose_commit(project.slug, sha, list(sources.present), transport), transport
+        mirror_of(project.slug),
+        compose_commit(project.slug, sha, list(sources.present), transport),
+        transport,
     )
 
 
@@ -97,7 +100,7 @@ def sources_of(project: Project, sha: str, fetch: bool = True) -> Sources:
             module = f"{project.slug}.modules/{sha256(plain(url).encode()).hexdigest()[:16]}"
             if fetch:
                 fetch_commit(project, module, url, submodule.sha)
-            elif not git.has_mirror(module):
+            elif not has_mirror(module):
                 continue  # it is allowed, but not fetched yet
             sources.present[inside] = module
             if len(sources.present) > MOST:
@@ -108,7 +111,7 @@ def sources_of(project: Project, sha: str, fetch: bool = True) -> Sources:
 
 def fetch_commit(project: Project, mirror: str, url: str, sha: str) -> None:
     """Fetch a commit of a submodule unless its mirror has it; one fetch of it at a time. Raises RepositoryError."""
-    directory = git.make_mirror(mirror)
+    directory = make_mirror(mirror)
     if git.commits_among(mirror, [sha]):
         return
     with locked(directory):
@@ -131,7 +134,7 @@ def locked(mirror: Path) -> Iterator[None]:
 
 def submodules_in(mirror: str, sha: str, base: str) -> list[Submodule]:
     """The submodules in the tree of one commit, without those inside them."""
-    directory = git.mirror_of(mirror)
+    directory = mirror_of(mirror)
     listing = gitprocess.run_git("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", sha, directory=directory)
     links = [line.partition("\t") for line in listing.split("\0") if line.startswith(GITLINK)]
     if not links:
@@ -175,7 +178,7 @@ def plain(url: str) -> str:
 
 def compose_commit(slug: str, sha: str, submodules: list[Submodule], transport: Transport) -> str:
     """The id of a new commit in the mirror with the files of a commit and of its submodules, and with its date."""
-    mirror = git.mirror_of(slug)
+    mirror = mirror_of(slug)
     dated = gitprocess.run_git("show", "--no-patch", "--format=%ct", "--end-of-options", sha, directory=mirror).strip()
     with tempfile.TemporaryDirectory() as directory:
         dates = {f"GIT_{role}_DATE": f"{dated} +0000" for role in ("AUTHOR", "COMMITTER")}

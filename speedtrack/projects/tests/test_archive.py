@@ -7,6 +7,7 @@ import pytest
 
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.mirrors import fetching, git
+from speedtrack.projects.mirrors.directories import make_mirror
 from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.tests import builders
 from speedtrack.tests.builders import Repository
@@ -81,7 +82,7 @@ def test_an_archive_that_breaks_off_is_an_error_never_a_short_file(repository: R
     (repository.path / "large").write_bytes(bytes(range(256)) * 4096)
     sha = repository.commit()
     objects = repository.path / ".git" / "objects"
-    (git.make_mirror("kvd") / "objects" / "info" / "alternates").write_text(f"{objects}\n")
+    (make_mirror("kvd") / "objects" / "info" / "alternates").write_text(f"{objects}\n")
     blob = repository.git("rev-parse", f"{sha}:large")
     (objects / blob[:2] / blob[2:]).unlink()
     with pytest.raises(RepositoryError, match="git archive"):

@@ -24,6 +24,7 @@ from speedtrack.projects.mirrors.credentials import (
     remove_credential,
     store_credential,
 )
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.projects.models import Credential, Project
 from speedtrack.projects.sync import sync
@@ -117,7 +118,7 @@ def test_a_token_is_nowhere_to_be_seen(
     pages = [client.get(reverse(name, args=[project.slug])).content for name in ("project-settings", "project")]
     pages.append(client.get(reverse("installation")).content)
     head = git.resolve_revision(project.slug, "main")
-    mirror = b"".join(f.read_bytes() for f in git.mirror_of(project.slug).rglob("*") if f.is_file())
+    mirror = b"".join(f.read_bytes() for f in mirror_of(project.slug).rglob("*") if f.is_file())
     told = [str(caught.value), repr(caught.value.__cause__), caplog.text, database_dump(), *seen]
     told += [page.decode() for page in pages]
     told += [mirror.decode("latin-1"), b"".join(git.archive(project.slug, head)).decode("latin-1")]

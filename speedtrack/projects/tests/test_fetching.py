@@ -7,6 +7,7 @@ import pytest
 
 from speedtrack.projects.errors import GitFailed, RepositoryError, RepositoryUnreachable
 from speedtrack.projects.mirrors import fetching, git, gitprocess
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.projects.models import Branch, Project
 from speedtrack.projects.sync import has_news, sync
@@ -238,7 +239,7 @@ def test_a_mirror_that_lost_objects_is_filled_again(project: Project, repository
     repository.commits(1)
     sync(project)
     new = repository.commit()
-    mirror = git.mirror_of("kvd")
+    mirror = mirror_of("kvd")
     fetching.fetch("kvd", Remote(project.url), ["main"])
     for pack in [*mirror.glob("objects/pack/*"), mirror / "objects" / new[:2] / new[2:]]:
         pack.unlink(missing_ok=True)

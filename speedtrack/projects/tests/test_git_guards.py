@@ -8,6 +8,7 @@ import pytest
 
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
 from speedtrack.projects.mirrors import fetching, git, gitprocess, remotes
+from speedtrack.projects.mirrors.directories import mirror_of, remove_mirror
 from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.projects.mirrors.transports import Transport
 from speedtrack.tests import builders
@@ -20,7 +21,7 @@ def mirror(repository: Repository, tmp_path: Path, settings: Any) -> Path:
     settings.MIRRORS = tmp_path / "mirrors"
     repository.commits(2)
     fetching.fetch("kvd", Remote(str(repository.path)), ["main"])
-    return git.mirror_of("kvd")
+    return mirror_of("kvd")
 
 
 def files_under(directory: Path) -> set[str]:
@@ -245,5 +246,5 @@ def test_a_mirror_is_removed_however_many_parts_a_branch_has(mirror: Path) -> No
     for _ in range(1_800):
         branch /= "a"
         branch.mkdir()
-    git.remove_mirror("kvd")
+    remove_mirror("kvd")
     assert not mirror.exists()

@@ -1,7 +1,7 @@
 import pytest
 
 from speedtrack.projects.errors import RepositoryUnreachable
-from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.models import Branch, Project
 from speedtrack.projects.sync import has_news, sync
 from speedtrack.tests.builders import Repository
@@ -76,6 +76,6 @@ def test_tags_that_are_no_commits_or_too_long_are_no_news_twice(synced: Project,
 
 
 def test_a_lost_mirror_is_news(synced: Project) -> None:
-    mirror = git.mirror_of(synced.slug)
+    mirror = mirror_of(synced.slug)
     mirror.rename(mirror.with_name("lost"))
     assert has_news(synced)

@@ -10,6 +10,7 @@ import pytest
 from django.utils import timezone
 
 from speedtrack.projects.mirrors import fetching, git, housekeeping, patches
+from speedtrack.projects.mirrors.directories import TEMPORARY, make_mirror, mirror_of
 from speedtrack.projects.mirrors.gitprocess import run_git
 from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.projects.models import Commit, Project
@@ -24,7 +25,7 @@ def mirror(project: Project, repository: Repository) -> Path:
     """The mirror of the project, with main."""
     repository.commits(3)
     sync(project)
-    return git.mirror_of("kvd")
+    return mirror_of("kvd")
 
 
 def requested(project: Project, repository: Repository, branch: str) -> str:
@@ -84,7 +85,7 @@ def test_a_requested_commit_is_forgotten_once_nothing_needs_it(
 
 
 def test_a_temporary_mirror_of_a_killed_process_is_removed(project: Project, mirror: Path) -> None:
-    young, old = (git.make_mirror(f"{git.TEMPORARY}{name}") for name in ("young", "old"))
+    young, old = (make_mirror(f"{TEMPORARY}{name}") for name in ("young", "old"))
     make_old(old, housekeeping.DAY_S + 60)
     comparing.tidy_mirror(project)
     assert sorted(mirror.parent.iterdir()) == sorted([young, mirror])

@@ -8,6 +8,7 @@ import pytest
 
 from speedtrack.projects.errors import GitFailed, RepositoryError, UnusablePatch
 from speedtrack.projects.mirrors import fetching, git, hunks
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.mirrors.gitprocess import run_git, run_git_raw
 from speedtrack.projects.mirrors.hunks import Hunk, Kind
 from speedtrack.projects.mirrors.remotes import Remote
@@ -60,11 +61,11 @@ def without(commit: str, *pieces: Hunk) -> str:
 
 
 def content(commit: str, path: str) -> bytes:
-    return run_git_raw("show", f"{commit}:{path}", directory=git.mirror_of("kvd"))
+    return run_git_raw("show", f"{commit}:{path}", directory=mirror_of("kvd"))
 
 
 def tree_of(commit: str) -> str:
-    return run_git("rev-parse", f"{commit}^{{tree}}", directory=git.mirror_of("kvd")).strip()
+    return run_git("rev-parse", f"{commit}^{{tree}}", directory=mirror_of("kvd")).strip()
 
 
 def test_hunks_are_named_by_file_place_and_function(repository: Repository) -> None:
@@ -105,12 +106,12 @@ def test_such_a_commit_is_on_no_branch_and_stays_while_it_is_kept(repository: Re
     mirrored(repository)
     sha = without(commit, *split(before, commit))
     hunks.keep("kvd", sha)
-    run_git("gc", "--quiet", "--prune=now", directory=git.mirror_of("kvd"))
+    run_git("gc", "--quiet", "--prune=now", directory=mirror_of("kvd"))
     assert hunks.kept("kvd") == {sha} == git.unreachable("kvd", [sha])
     fetching.fetch("kvd", Remote(str(repository.path)), ["main"])  # a look at the repository leaves it
     assert content(sha, "a.c") == b"one\n"
     hunks.forget("kvd", {sha})
-    run_git("gc", "--quiet", "--prune=now", directory=git.mirror_of("kvd"))
+    run_git("gc", "--quiet", "--prune=now", directory=mirror_of("kvd"))
     assert git.commits_among("kvd", [sha]) == set() and hunks.kept("kvd") == set()
 
 
@@ -200,7 +201,7 @@ def test_a_new_mode_beside_hunks_is_left(repository: Repository) -> None:
     assert [piece.kind for piece in pieces] == [Kind.HUNK, Kind.HUNK]
     sha = without(commit, *pieces)
     assert content(sha, "a.c") == source()
-    assert run_git("ls-tree", sha, "a.c", directory=git.mirror_of("kvd")).startswith("100755")
+    assert run_git("ls-tree", sha, "a.c", directory=mirror_of("kvd")).startswith("100755")
 
 
 @pytest.mark.parametrize(

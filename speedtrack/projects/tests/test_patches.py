@@ -8,6 +8,7 @@ import pytest
 
 from speedtrack.projects.errors import UnusablePatch
 from speedtrack.projects.mirrors import fetching, git, patches
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.mirrors.gitprocess import run_git
 from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.tests.builders import Repository
@@ -56,7 +57,7 @@ def tried(tree: Repository, text: str, author: str = "ada") -> str:
 
 
 def content(sha: str, name: str) -> str:
-    return run_git("show", f"{sha}:{name}", directory=git.mirror_of("kvd"))
+    return run_git("show", f"{sha}:{name}", directory=mirror_of("kvd"))
 
 
 def test_a_patch_is_a_commit_once(tree: Repository) -> None:
@@ -70,7 +71,7 @@ def test_a_patch_is_a_commit_once(tree: Repository) -> None:
     assert tried(tree, patch) == sha != tried(tree, patch, "bob")
     assert sha not in git.local_refs("kvd").values() and patches.kept("kvd") == set()
     patches.keep("kvd", sha)
-    mirror = git.mirror_of("kvd")
+    mirror = mirror_of("kvd")
     run_git("gc", "--quiet", "--prune=now", directory=mirror)
     assert patches.kept("kvd") == {sha} and b"new.c" in b"".join(git.archive("kvd", sha))
     fetching.fetch("kvd", Remote(str(tree.path)), ["main"])  # a look at the repository leaves it
@@ -124,7 +125,7 @@ def test_what_is_refused(tree: Repository) -> None:
     }.items():
         with pytest.raises(UnusablePatch, match=fault.replace(".", r"\.")) as caught:
             tried(tree, text)
-        assert str(git.mirror_of("kvd")) not in str(caught.value)
+        assert str(mirror_of("kvd")) not in str(caught.value)
     (tree.path / "link").unlink()
     (tree.path / "link").symlink_to("/etc")
     with pytest.raises(UnusablePatch, match="a symbolic link, link"):

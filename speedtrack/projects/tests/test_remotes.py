@@ -15,6 +15,7 @@ import pytest
 from runners.tests.ports import free_port
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
 from speedtrack.projects.mirrors import fetching, git, gitprocess, remotes
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.projects.models import Branch, Project
 from speedtrack.projects.sync import sync
@@ -125,7 +126,7 @@ def test_the_newest_commits_are_read_without_what_is_before_them(
     assert newest[-1].subject == "merge" and len(newest[-1].parents) == 2
     with pytest.raises(RepositoryUnreachable, match="cannot read"):
         fetching.newest_commits(Remote(forge.url("none")), "main", 2, 20)
-    assert list(git.mirror_of("kvd").parent.iterdir()) == []
+    assert list(mirror_of("kvd").parent.iterdir()) == []
 
 
 def refused(url: str) -> str:
@@ -369,4 +370,4 @@ def test_an_endless_pack_is_cut_off_and_nothing_of_it_stays(forge: Forge, served
     forge.manners = manners
     with pytest.raises(RepositoryUnreachable, match="more than GIT_MOST_MB=8 allows"):
         fetching.fetch("kvd", Remote(forge.url("kvd")), ["main"])
-    assert sum(file.stat().st_size for file in git.mirror_of("kvd").rglob("*") if file.is_file()) < 1 << 20
+    assert sum(file.stat().st_size for file in mirror_of("kvd").rglob("*") if file.is_file()) < 1 << 20

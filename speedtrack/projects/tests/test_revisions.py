@@ -10,6 +10,7 @@ import pytest
 
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.mirrors import fetching, git
+from speedtrack.projects.mirrors.directories import make_mirror, mirror_of
 from speedtrack.projects.mirrors.git import Revision
 from speedtrack.projects.mirrors.remotes import Remote
 from speedtrack.tests.builders import Repository
@@ -126,7 +127,7 @@ def test_an_odd_date_is_read_as_its_moment(repository: Repository, when: bytes, 
 
 def test_a_date_that_git_itself_cannot_read_becomes_the_first_moment(repository: Repository) -> None:
     sha = repository.commit_object(b"tree TREE\nauthor A <a@b> long ago\ncommitter A <a@b> 1 +0000\n\nsubject\n")
-    mirror = git.make_mirror("kvd")
+    mirror = make_mirror("kvd")
     (mirror / "objects" / "info" / "alternates").write_text(f"{repository.path / '.git' / 'objects'}\n")
     [revision] = git.revisions("kvd", [sha])
     assert revision.authored_at == datetime.fromtimestamp(0, UTC)
@@ -173,16 +174,16 @@ def test_a_branch_that_is_called_as_a_commit_is_not_fetched_in_its_place(reposit
 
 
 def test_calls_at_once_make_one_whole_mirror() -> None:
-    at_once, mirror = threading.Barrier(8), git.mirror_of("kvd")
+    at_once, mirror = threading.Barrier(8), mirror_of("kvd")
 
     def make(_: int) -> dict[str, str]:
         at_once.wait(60)
-        git.make_mirror("kvd")
+        make_mirror("kvd")
         return git.local_refs("kvd")
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(make, range(8))) == [{}] * 8
     assert list(mirror.parent.iterdir()) == [mirror]
     (mirror / "HEAD").unlink()
-    git.make_mirror("kvd")
+    make_mirror("kvd")
     assert (mirror / "info" / "attributes").exists() and git.local_refs("kvd") == {}

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from speedtrack.projects.errors import RepositoryError, RepositoryUnreachable
-from speedtrack.projects.mirrors import fetching, git, submodules
+from speedtrack.projects.mirrors import fetching, submodules
+from speedtrack.projects.mirrors.directories import has_mirror
 from speedtrack.projects.models import Project
 from speedtrack.projects.sync import sync
 from speedtrack.tests.builders import Repository
@@ -49,7 +50,7 @@ def test_a_submodule_that_is_not_listed_is_not_fetched_and_said(
     said = submodules.lacking(project, sha)
     assert f"lack the submodules deps/inner ({inner.path})" in said and "Submodules in the project's settings" in said
     assert submodules.lacking(project, repository.git("rev-parse", "HEAD~1")) == ""
-    assert not git.has_mirror("kvd.modules")
+    assert not has_mirror("kvd.modules")
 
 
 @pytest.mark.parametrize("address", ["{}", "{}/", "{}.git", "../inner"])

@@ -6,7 +6,7 @@ from django.db import connection
 
 from speedtrack.projects import chains
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import mirror_of, remove_mirror
 from speedtrack.projects.models import Branch, Commit, Position, Project, Tag
 from speedtrack.projects.sync import BranchChange, sync
 from speedtrack.tests.builders import Repository
@@ -218,7 +218,7 @@ def test_a_repository_that_vanishes_keeps_all_and_recovers(project: Project, rep
 def test_a_lost_mirror_is_made_again(project: Project, repository: Repository) -> None:
     shas = repository.commits(2)
     sync(project)
-    mirror = git.mirror_of(project.slug)
+    mirror = mirror_of(project.slug)
     mirror.rename(mirror.with_name("lost"))
     new = repository.commit()
     sync(project)
@@ -323,7 +323,7 @@ def test_the_commits_of_a_deleted_branch_are_marked_unless_they_were_merged(
 def test_what_a_lost_mirror_no_longer_has_is_unreachable(project: Project, repository: Repository) -> None:
     shas = repository.commits(3)
     sync(project)
-    git.remove_mirror(project.slug)
+    remove_mirror(project.slug)
     repository.git("reset", "--quiet", "--hard", shas[0])
     repository.git("reflog", "expire", "--expire=all", "--all")
     repository.git("gc", "--quiet", "--prune=now")

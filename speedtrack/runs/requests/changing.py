@@ -15,6 +15,7 @@ from speedtrack.projects import hooks
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.mirrors import fetching, git, remotes
 from speedtrack.projects.mirrors.credentials import store_credential
+from speedtrack.projects.mirrors.directories import has_mirror
 from speedtrack.projects.mirrors.remotes import Remote, remote_of
 from speedtrack.projects.models import Branch, Project
 from speedtrack.runs.models import IN_SERVICE, Machine, Run
@@ -79,7 +80,7 @@ def address_for(project: Project, url: str, unrelated: bool) -> str:
     remote = remote_of(project, remotes.valid_url(url))
     answer = ask_remote(remote)
     branch = project.default_branch if project.default_branch in answer.branches else answer.default
-    if unrelated or not git.has_mirror(project.slug):
+    if unrelated or not has_mirror(project.slug):
         return answer.url
     if not fetching.is_related(project.slug, remote, branch, ANSWER_S):
         count = project.commits.filter(positions__isnull=False).distinct().count()

@@ -13,6 +13,7 @@ from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.errors import NoSuchBranch, RepositoryError, UnusableName
 from speedtrack.projects.mirrors import git, remotes
 from speedtrack.projects.mirrors.credentials import store_credential
+from speedtrack.projects.mirrors.directories import remove_mirror
 from speedtrack.projects.mirrors.fetching import head_ref
 from speedtrack.projects.mirrors.remotes import Remote, remote_of
 from speedtrack.projects.models import Branch, Credential, Project
@@ -90,7 +91,7 @@ def track(request: TrackingRequest) -> Tracked:
     except (RepositoryError, DefinitionError):
         if is_new:
             project.delete()
-            git.remove_mirror(slug)
+            remove_mirror(slug)
         raise
 
 

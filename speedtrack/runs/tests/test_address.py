@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from speedtrack.projects.errors import RepositoryError
-from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import remove_mirror
 from speedtrack.projects.models import Project
 from speedtrack.runs.planning import pushes
 from speedtrack.runs.requests import changing
@@ -63,7 +63,7 @@ def test_an_address_that_does_not_answer_changes_nothing(project: Project, tmp_p
 
 
 def test_a_project_that_was_never_fetched_takes_any_address(project: Project, stranger: Repository) -> None:
-    git.remove_mirror(project.slug)
+    remove_mirror(project.slug)
     assert changing.address_for(project, str(stranger.path), unrelated=False)
 
 

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import remove_mirror
 from speedtrack.projects.models import Branch, Position, Project
 from speedtrack.projects.sync import BranchChange, sync
 from speedtrack.runs.models import Run
@@ -135,7 +136,7 @@ def test_a_branch_may_move_onto_another(project: Project, repository: Repository
 def test_a_former_head_that_the_mirror_lacks_is_no_obstacle(project: Project, repository: Repository) -> None:
     push_to(repository, ["main", "main"])
     pushes.sync_and_plan(project)
-    git.remove_mirror(project.slug)
+    remove_mirror(project.slug)
     repository.git("reset", "--quiet", "--hard", "HEAD~1")
     repository.git("reflog", "expire", "--expire=all", "--all")
     repository.git("gc", "--quiet", "--prune=now")

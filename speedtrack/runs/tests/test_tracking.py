@@ -5,6 +5,7 @@ import pytest
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.runs.models import Machine, Reason, Run
 from speedtrack.runs.requests import tracking
@@ -109,7 +110,7 @@ def test_a_history_that_cannot_be_fetched_leaves_neither_project_nor_mirror(
     with pytest.raises(RepositoryError, match="cannot fetch"):
         builders.track(repository)
     assert nothing_is_left()
-    assert not git.mirror_of("repository").exists()
+    assert not mirror_of("repository").exists()
 
 
 def test_a_name_that_is_taken_by_another_repository_is_refused(
@@ -165,7 +166,7 @@ def test_a_second_branch_that_cannot_be_fetched_is_not_tracked(machine: Machine,
 
 
 def test_the_mirror_of_a_tracked_project_is_that_of_its_slug(tracked: Tracked) -> None:
-    assert git.mirror_of(tracked.project.slug).is_dir()
+    assert mirror_of(tracked.project.slug).is_dir()
 
 
 def test_a_name_too_long_for_an_address_is_refused(machine: Machine, tmp_path: Path, suites: Path) -> None:

@@ -18,7 +18,7 @@ from speedtrack.alerts.tests.test_counts import SUITE, Counting
 from speedtrack.notices import mail
 from speedtrack.notices.channels.document import message_of
 from speedtrack.notices.models import Outbox
-from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import remove_mirror
 from speedtrack.projects.mirrors.hunks import Hunk, hunks_between
 from speedtrack.projects.models import Commit, Project
 from speedtrack.reports.readings import lines
@@ -142,7 +142,7 @@ def test_the_hunks_of_a_private_project_are_shown_to_its_members_only(alert: Ale
 def test_the_hunks_are_read_from_git_once(alert: Alert, client: Client) -> None:
     address = f"/alerts/{alert.pk}/"
     first = html_of(client.get(address))
-    git.remove_mirror(alert.project.slug)
+    remove_mirror(alert.project.slug)
     assert "int sum = 1;" in first and "int sum = 1;" in html_of(client.get(address))
 
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_shown_is_said_in_one_sentence(
 ) -> None:
     lines.hunks_of_commit.cache_clear()
     if fault == "no mirror":
-        git.remove_mirror(alert.project.slug)
+        remove_mirror(alert.project.slug)
     if fault == "no commit":
         Commit.objects.filter(pk=alert.commit_id).update(sha="e" * 40)
     if fault == "placed":

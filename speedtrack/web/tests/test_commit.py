@@ -10,7 +10,7 @@ from django.test import Client
 from speedtrack.alerts.lines import lines
 from speedtrack.alerts.models import Alert, ChangePoint
 from speedtrack.judging.seriescolumns import series_of_commits
-from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.models import Project, Tag
 from speedtrack.reports.readings.commits import read
 from speedtrack.runs.documents import LogPiece
@@ -82,14 +82,12 @@ def test_the_page_has_the_message_and_the_changed_files(client: Client, kvd: Wor
     assert f'href="https://github.com/owner/name/commit/{sha}"' in page
 
 
-def test_what_git_could_not_tell_is_asked_for_again(
-    client: Client, kvd: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_git_could_not_tell_is_asked_for_again(client: Client, kvd: World) -> None:
     address = f"/p/kvd/c/{kvd.shas[3]}/"
     description.known_description.cache_clear()  # other tests look at the same commit
-    with monkeypatch.context() as without:
-        without.setattr(git, "has_mirror", lambda slug: False)
-        assert "changed file" not in html_of(client.get(address))
+    absent = mirror_of("kvd").rename(mirror_of("kvd-absent"))
+    assert "changed file" not in html_of(client.get(address))
+    absent.rename(mirror_of("kvd"))
     assert "1 changed file" in html_of(client.get(address))
 
 

@@ -12,6 +12,7 @@ from speedtrack.accounts import members
 from speedtrack.accounts.models import AuditEntry, Role, Scope
 from speedtrack.api.v1.tests.conftest import program
 from speedtrack.projects.mirrors import git, housekeeping, patches
+from speedtrack.projects.mirrors.directories import mirror_of
 from speedtrack.projects.models import Position, Project
 from speedtrack.runs.models import PairedComparison, Reason, Run, Status
 from speedtrack.runs.requests import comparing
@@ -195,7 +196,7 @@ def test_the_commits_of_old_patches_are_deleted(
     Run.objects.filter(paired_comparisons__isnull=False).update(created=old)
     for is_kept, status in ((True, Status.QUEUED), (False, Status.CANCELLED)):
         Run.objects.filter(paired_comparisons__isnull=False).update(status=status)
-        (git.mirror_of("kvd") / housekeeping.MARK).unlink()
+        (mirror_of("kvd") / housekeeping.MARK).unlink()
         comparing.tidy_mirror(kvd.project)
         assert patches.kept("kvd") == ({sha} if is_kept else set())
     assert git.commits_among("kvd", [sha]) == {sha}, "git deletes it later"

@@ -18,7 +18,7 @@ from speedtrack.api.v1.tests.conftest import Program, program
 from speedtrack.calls.models import KeptAnswer
 from speedtrack.outside.readers.tests.samples import content_of
 from speedtrack.outside.tests.test_files_of_tools import NAMED
-from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import mirror_of, remove_mirror
 from speedtrack.projects.models import Annotation, Project, PullRequest
 from speedtrack.runs.models import Approval, PairedComparison, Reason, Run
 from speedtrack.runs.planning import pushes
@@ -253,9 +253,9 @@ def test_what_git_cannot_do_is_said_without_a_path(kvd: World, settings: Any, st
     if state == "imported":
         Project.objects.update(untracked_at=timezone.now())
     if state == "with a broken mirror":
-        (git.mirror_of("kvd") / "HEAD").write_text("nonsense")
+        (mirror_of("kvd") / "HEAD").write_text("nonsense")
     else:
-        git.remove_mirror("kvd")
+        remove_mirror("kvd")
     sha, head = kvd.shas[0], {"commits": [kvd.shas[0][:12]]}
     asked = {
         "projects/kvd/runs": [head, {"range": f"{sha}..main"}, {"branch": "main"}, head | {"dry_run": True}],

@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from speedtrack.projects.mirrors import git
+from speedtrack.projects.mirrors.directories import has_mirror
 from speedtrack.projects.mirrors.git import Description
 
 
@@ -23,7 +24,7 @@ def known_description(slug: str, sha: str) -> Description:
 
     Raises Undescribed if git cannot describe it; that is not cached.
     """
-    description = git.describe(slug, sha) if git.has_mirror(slug) else None
+    description = git.describe(slug, sha) if has_mirror(slug) else None
     if description is None:
         raise Undescribed(sha)
     return description
