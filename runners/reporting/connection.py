@@ -12,11 +12,12 @@ from runners.errors import LeaseLost, Permanent, RunnerError, Transient, Unautho
 
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 30.0
+TOO_LARGE = 413  # no proxy takes that body later, either
 VERSION = {"version": runners.__version__, "protocol": runners.PROTOCOL}
 
 
 class Unreachable(Transient):
-    """The server did not answer, or answered with 5xx."""
+    """The server did not answer, or answered with 5xx, or another program answered in its place."""
 
 
 class NoSuchRun(LeaseLost):
@@ -53,7 +54,8 @@ class ServerConnection:
     """Calls of one machine to one server, each made once; safe to use from several threads.
 
     Every call raises Unreachable, LeaseLost on 409 and 404, Unauthorized on 401, WrongVersion on 426, and Permanent
-    with the server's message on any other refusal.
+    with the server's message on any other refusal. An answer that SpeedTrack does not give is that of a proxy, or of
+    whatever holds its address meanwhile, and refuses nothing.
     """
 
     def __init__(self, url: str, token: str) -> None:
@@ -111,7 +113,7 @@ class ServerConnection:
         except httpx.RequestError as error:
             raise self._unreachable(error) from error
         self._check(answer)
-        return self._object(answer)
+        return {} if answer.status_code == 204 else self._object(answer)
 
     def _download(self, path: str, query: dict[str, int], file: Path) -> None:
         try:
@@ -120,6 +122,8 @@ class ServerConnection:
                 if answer.status_code != 200:
                     answer.read()
                 self._check(answer)
+                if answer.headers.get("Content-Type") != "application/x-tar":
+                    raise self._foreign(answer)
                 for chunk in answer.iter_bytes():
                     content.write(chunk)
         except httpx.RequestError as error:
@@ -138,7 +142,12 @@ class ServerConnection:
         raise self._refusal(answer)
 
     def _refusal(self, answer: httpx.Response) -> RunnerError:
-        message = _message(answer)
+        try:
+            message = str(answer.json()["error"])
+        except (ValueError, KeyError, TypeError):
+            if answer.status_code != TOO_LARGE:
+                return self._foreign(answer)
+            message = f"{answer.reason_phrase}: raise the limit of the proxy before {self.url}"
         match answer.status_code:
             case 426:
                 return WrongVersion(message)
@@ -148,27 +157,21 @@ class ServerConnection:
                 return NoSuchRun(f"no such run ({message})")
             case 409:
                 return LeaseLost(f"the lease is lost ({message})")
-            case 429 | 500 | 502 | 503 | 504:
-                return Unreachable(f"{self.url} answers {answer.status_code} ({message})")
-            case code if code >= 500:
+            case code if code == 429 or code >= 500:
                 return Unreachable(f"{self.url} answers {code} ({message})")
             case code:
                 return Permanent(f"{answer.request.url.path} was refused with {code}: {message}")
 
+    def _foreign(self, answer: httpx.Response) -> Unreachable:
+        target = f" to {answer.headers['Location']}" if "Location" in answer.headers else ""
+        status = f"{answer.status_code} {answer.reason_phrase}{target}"
+        return Unreachable(f"{self.url}: a proxy or another program answers {status} in SpeedTrack's place")
+
     def _object(self, answer: httpx.Response) -> dict[str, Any]:
-        if answer.status_code == 204 or not answer.content:
-            return {}
         try:
             document = answer.json()
         except ValueError as error:
-            raise Permanent(f"{self.url} did not answer with JSON: is SPEEDTRACK_URL a SpeedTrack server?") from error
+            raise self._foreign(answer) from error
         if not isinstance(document, dict):
-            raise Permanent(f"{self.url} did not answer with a JSON object: is SPEEDTRACK_URL a SpeedTrack server?")
+            raise self._foreign(answer)
         return document
-
-
-def _message(answer: httpx.Response) -> str:
-    try:
-        return str(answer.json()["error"])
-    except (ValueError, KeyError, TypeError):
-        return answer.reason_phrase

@@ -11,7 +11,7 @@ from typing import Any
 
 TOKEN = "strn_1_test"
 MOST_ATTEMPTS = 3  # of a run on a machine that is too busy
-Answer = tuple[int, dict[str, Any] | None]
+Answer = tuple[int, dict[str, Any] | str | None]  # a text is the page of another program
 
 
 @dataclass(frozen=True)
@@ -118,25 +118,33 @@ def serve(api: Api) -> ThreadingHTTPServer:
             call = RecordedCall(self.path.removeprefix("/api/runner/"), body)
             api.record(call)
             if not api.open and self.headers["Authorization"] != f"Bearer {TOKEN}":
-                self._send(401, json.dumps({"error": "unknown token"}).encode())
+                self._send(401, {"error": "unknown token"})
                 return
-            status, document = api.answer(call)
-            self._send(status, b"" if document is None else json.dumps(document).encode())
+            self._send(*api.answer(call))
 
         def do_GET(self) -> None:
             sha = self.path.split("?")[0].rsplit("/", 1)[-1]
             call = RecordedCall(self.path.removeprefix("/api/runner/"), {})
             api.record(call)
+            status, document = api.answer(call)
             if self.headers["Authorization"] != f"Bearer {TOKEN}":
-                self._send(401, json.dumps({"error": "unknown token"}).encode())
-            elif call.path == "me":
-                status, document = api.answer(call)
-                self._send(status, json.dumps(document).encode())
+                self._send(401, {"error": "unknown token"})
+            elif call.path == "me" or document:
+                self._send(status, document)
             else:
-                self._send(200, api.tar(sha))
+                self._send_bytes(200, "application/x-tar", api.tar(sha))
 
-        def _send(self, status: int, content: bytes) -> None:
+        def _send(self, status: int, document: dict[str, Any] | str | None) -> None:
+            if document is None:
+                self._send_bytes(status, "", b"")
+            elif isinstance(document, str):
+                self._send_bytes(status, "text/html", document.encode())
+            else:
+                self._send_bytes(status, "application/json", json.dumps(document).encode())
+
+        def _send_bytes(self, status: int, media_type: str, content: bytes) -> None:
             self.send_response(status)
+            self.send_header("Content-Type", media_type)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)

@@ -1,5 +1,6 @@
 """The HTTP calls against a real server that refuses, fails and disappears; the spool on disk."""
 
+import tarfile
 import threading
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def test_a_shutdown_ends_the_retries(client: Client, api: Api, stopping: threadi
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(401, Unauthorized), (409, LeaseLost), (404, LeaseLost), (422, Permanent), (302, Permanent)]
+    ("status", "kind"), [(401, Unauthorized), (409, LeaseLost), (404, LeaseLost), (422, Permanent), (413, Permanent)]
 )
 def test_refusals_raise_their_errors_and_are_not_repeated(
     client: Client, api: Api, status: int, kind: type[Exception]
@@ -87,6 +88,44 @@ def test_an_answer_of_another_program_is_reported(client: Client, api: Api) -> N
     api.rules = [lambda call: (200, {"welcome": "to nginx"})]
     with pytest.raises(Permanent, match="is SPEEDTRACK_URL a SpeedTrack server"):
         client.hello("b", {})
+
+
+@pytest.mark.parametrize("status", [200, 302, 400, 401, 403, 404, 409, 422])
+def test_a_page_of_a_proxy_neither_takes_nor_refuses_a_result(
+    client: Client, api: Api, home: Path, status: int
+) -> None:
+    api.rules = [lambda call: (status, "<h1>Maintenance</h1>")]
+    client.measurement(17, DOCUMENT)
+    assert len(list((home / "spool").glob("*.json"))) == 1
+    with pytest.raises(Unreachable, match=rf"another program answers {status} "):
+        client.claim()
+    api.rules.clear()
+    client.complete(17, 3)
+    assert [call.path for call in api.calls][-2:] == ["runs/17/measurement", "runs/17/complete"]
+    assert list((home / "spool").iterdir()) == []
+
+
+def test_an_empty_page_takes_no_result(client: Client, api: Api, home: Path) -> None:
+    api.rules = [lambda call: (200, "")]
+    client.measurement(17, DOCUMENT)
+    assert len(list((home / "spool").glob("*.json"))) == 1
+
+
+def test_a_body_that_a_proxy_finds_too_large_is_set_aside(client: Client, api: Api, home: Path) -> None:
+    api.rules = [lambda call: (413, "<h1>Request Entity Too Large</h1>")]
+    with pytest.raises(Permanent, match="413: Request Entity Too Large"):
+        client.measurement(17, DOCUMENT)
+    assert [file.suffix for file in (home / "spool").iterdir()] == [".rejected"]
+
+
+def test_a_page_of_a_proxy_is_no_source(client: Client, api: Api, home: Path) -> None:
+    api.sources = {"abc": {"file": "content"}}
+    pages = iter([(200, "<h1>Maintenance</h1>"), (302, "<h1>Moved</h1>")])
+    api.rules = [lambda call: next(pages, None)]
+    client.source(17, "abc", 3, home / "source.tar")
+    with tarfile.open(home / "source.tar") as tar:
+        assert tar.getnames() == ["file"]
+    assert len(api.calls) == 3
 
 
 def test_a_result_waits_on_disk_until_the_server_is_back(client: Client, api: Api, home: Path) -> None:
