@@ -11,7 +11,7 @@ from uuid import uuid4
 import httpx
 
 from speedtrack_client import __version__
-from speedtrack_client.failures import Exit, Failure, NoneTaken, ServerAway, misused
+from speedtrack_client.failures import Exit, Failure, NothingStored, ServerAway, misused
 from speedtrack_client.logins import Login
 
 JsonObject = dict[str, Any]
@@ -109,7 +109,7 @@ class Api:
             problem = answer.json()
             detail = plain(str(problem["detail"]))
             if str(problem.get("type")).endswith(REFUSED_RESULTS):
-                return NoneTaken(detail, [str(error["detail"]) for error in problem["errors"]])
+                return NothingStored(detail, [str(error["detail"]) for error in problem["errors"]])
         except (ValueError, KeyError, TypeError, AttributeError):
             detail = f"HTTP {answer.status_code}"
         if is_busy(answer) or answer.status_code >= 500:

@@ -26,7 +26,7 @@ class Failure(Exception):
         self.code = code
 
 
-class NoneTaken(Failure):
+class NothingStored(Failure):
     """The server stored none of the results that were sent. ``reasons``: why each was refused."""
 
     def __init__(self, message: str, reasons: list[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from speedtrack_client.calls import Api
-from speedtrack_client.failures import NoneTaken, misused
+from speedtrack_client.failures import NothingStored, misused
 
 LARGEST = 19 * 1024 * 1024  # bytes; the server accepts 26 MB, and base64 adds a third
 
@@ -46,6 +46,6 @@ def send(api: Api, project: str, path: Path, fields: dict[str, Any]) -> dict[str
     name = path.resolve().name
     try:
         report: dict[str, Any] = api.post(f"projects/{project}/files", {"name": name, "content": content, **fields})
-    except NoneTaken as e:
+    except NothingStored as e:
         report = {"taken": 0, "unchanged": 0, "refused": e.refused, "refused_count": len(e.refused), "left_out": []}
     return {"file": str(path), **report}
