@@ -91,3 +91,22 @@ def test_what_concerns_all_files_ends_the_command(server: Server, run: Run, tmp_
     code, _, err = run("results", "push", "a.txt", "b.txt", "--project", "kvd")
     check_failure(code, err, Exit.USAGE)
     assert "a.txt is empty" in err and "b.txt is empty" in err
+
+
+@pytest.mark.parametrize("gate", [[], ["--fail-on-regression", "3%"]])
+def test_a_summary_that_cannot_be_written_is_told_in_the_one_document(
+    server: Server, run: Run, tmp_path: Path, gate: list[str]
+) -> None:
+    """A regression is told nevertheless. A wrong name is found before anything is asked."""
+    server.answers["/api/v1/projects/kvd"] = (200, KVD)
+    server.answers["/api/v1/projects/kvd/compare"] = (200, json.loads(GOLDEN.read_text()))
+    words = ["compare", "v1.0", "main", "--project", "kvd", "--measured", "--summary"]
+    code, out, err = run(*words, "/dev/full", *gate, "--json")
+    document = json.loads(out)
+    assert code == document["exit_code"] == (Exit.REGRESSION if gate else Exit.NO_OUTPUT)
+    assert document["comparison"]["project"] == "kvd"
+    assert err == "speedtrack: cannot write /dev/full: No space left on device\n"
+    count = len(server.asked)
+    code, out, err = run(*words, str(tmp_path / "no" / "s.md"), *gate, "--json")
+    assert code == json.loads(out)["exit_code"] == Exit.USAGE and len(server.asked) == count
+    check_failure(code, err, Exit.USAGE)
