@@ -1,6 +1,8 @@
 """Files that people have: cut down from what tools wrote, with numbers that no measurement has, or in rarer forms."""
 
 import json
+import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -167,6 +169,21 @@ def test_a_null_of_hyperfine_is_refused_with_its_place() -> None:
     reading = reading_in(json.dumps({"results": [result]}).encode())
     assert values_of(reading) == {("a", "time"): [1e9], ("a", "system_time"): [5e8]}
     assert [one.position for one in reading.left_out if one.is_fault] == ["/results/0/times/1", "/results/0/user"]
+
+
+def test_combinations_of_asv_without_a_value_are_left_out_with_their_place(tmp_path: Path) -> None:
+    """asv writes NaN for one that was skipped, and null for one that failed."""
+    shutil.copytree(CASES / "asv-negative", folder := tmp_path / "results")
+    (path,) = (folder / "box").glob("0*.json")
+    document = json.loads(path.read_text())
+    document["results"] = {"b.time_it": [[0.001, math.nan, None], [["1", "2", "3"]], "1"]}
+    path.write_text(json.dumps(document))
+    reading = reading_in(tar_of(folder))
+    assert values_of(reading) == {("b.time_it", "time"): [1_000_000]}
+    assert [(str(one), one.is_fault) for one in reading.left_out] == [
+        (f"box/{path.name}#/results/b.time_it/0/1: 'b.time_it' was skipped here, or has no number (NaN)", False),
+        (f"box/{path.name}#/results/b.time_it/0/2: 'b.time_it' failed here", False),
+    ]
 
 
 def test_rows_of_google_benchmark_have_units_and_counters_of_their_own() -> None:
