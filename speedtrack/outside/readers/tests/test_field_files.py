@@ -186,6 +186,23 @@ def test_combinations_of_asv_without_a_value_are_left_out_with_their_place(tmp_p
     ]
 
 
+def test_a_name_that_an_object_has_twice_refuses_only_what_needs_it() -> None:
+    """A counter of Google Benchmark may have the name of another one. Equal values are no contradiction."""
+    row = '{"name": "%s", "run_type": "iteration", "real_time": 2.0, "cpu_time": 1.0, "time_unit": "ns", %s}'
+    rows = [
+        row % ("A", '"hits": 3, "hits": 4'),
+        row % ("B", '"threads": 1, "threads": 2, "items_per_second": 5, "items_per_second": 5'),
+        row % ("C", '"real_time": 2.0, "cpu_time": 7'),
+    ]
+    reading = reading_in(f'{{"context": {{"num_cpus": 2}}, "benchmarks": [{",".join(rows)}]}}'.encode())
+    times = {(name, "time"): [2] for name in "ABC"}
+    assert values_of(reading) == times | {("A", "cpu_time"): [1], ("B", "cpu_time"): [1], ("B", "items/s"): [5]}
+    assert [str(one) for one in reading.left_out if one.is_fault] == [
+        f"/benchmarks/{place}: it is there several times with different values, expected was a number"
+        for place in ("0/hits", "2/cpu_time")
+    ]
+
+
 def test_rows_of_google_benchmark_have_units_and_counters_of_their_own() -> None:
     """A benchmark registered twice, as with two units, has rows of one name."""
     shared = {"name": "D", "run_type": "iteration", "iterations": 1, "real_time": 2.0, "cpu_time": 1.0}
