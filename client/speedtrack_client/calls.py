@@ -11,7 +11,7 @@ from uuid import uuid4
 import httpx
 
 from speedtrack_client import __version__
-from speedtrack_client.failures import Exit, Failure, NoneTaken, ServerAway, misused
+from speedtrack_client.failures import Exit, Failure, InvalidFields, NothingStored, ServerAway, misused
 from speedtrack_client.logins import Login
 
 JsonObject = dict[str, Any]
@@ -21,6 +21,7 @@ BUSY = (429, 502, 503, 504)
 TIMEOUT = httpx.Timeout(60, connect=10)
 PAGE = 200
 REFUSED_RESULTS = "#problem-refused-results"
+INVALID = "#problem-invalid"
 BUSY_KEY = "#problem-busy-key"
 CODES = {401: Exit.REFUSED, 403: Exit.REFUSED, 409: Exit.NOT_DONE}
 
@@ -109,7 +110,10 @@ class Api:
             problem = answer.json()
             detail = plain(str(problem["detail"]))
             if str(problem.get("type")).endswith(REFUSED_RESULTS):
-                return NoneTaken(detail, [str(error["detail"]) for error in problem["errors"]])
+                reasons = [str(error["detail"]) for error in problem["errors"]]
+                return NothingStored(detail, reasons, int(problem.get("refused_count", len(reasons))))
+            if str(problem.get("type")).endswith(INVALID):
+                return InvalidFields(detail, [str(error.get("pointer")) for error in problem.get("errors", [])])
         except (ValueError, KeyError, TypeError, AttributeError):
             detail = f"HTTP {answer.status_code}"
         if is_busy(answer) or answer.status_code >= 500:

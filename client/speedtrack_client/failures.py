@@ -26,12 +26,30 @@ class Failure(Exception):
         self.code = code
 
 
-class NoneTaken(Failure):
-    """The server stored none of the results that were sent. ``reasons``: why each was refused."""
+class NothingStored(Failure):
+    """The server stored none of the results that were sent.
 
-    def __init__(self, message: str, reasons: list[str]) -> None:
+    ``reasons``: why; one may be that of several results. ``count``: how many results there are.
+    """
+
+    def __init__(self, message: str, reasons: list[str], count: int) -> None:
         super().__init__(message, Exit.NOT_DONE)
-        self.refused = reasons
+        self.reasons, self.count = reasons, count
+
+
+class InvalidFields(Failure):
+    """The server cannot use fields of what was sent. ``pointers``: JSON pointers to them."""
+
+    def __init__(self, message: str, pointers: list[str]) -> None:
+        super().__init__(message, Exit.USAGE)
+        self.pointers = pointers
+
+
+class UnusableFile(Failure):
+    """A file of results cannot be used, but others may be."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, Exit.USAGE)
 
 
 class ServerAway(Failure):

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from speedtrack_client.calls import Api
-from speedtrack_client.failures import NoneTaken, misused
+from speedtrack_client.failures import InvalidFields, NothingStored, UnusableFile, misused
 
 LARGEST = 19 * 1024 * 1024  # bytes; the server accepts 26 MB, and base64 adds a third
 
 
 def content_of(path: Path) -> bytes:
-    """The bytes of a file, or of a tar archive of a folder's plain files. Raises Failure."""
+    """The bytes of a file, or of a tar archive of a folder's plain files. Raises Failure or UnusableFile."""
     try:
         content = tar_of(path) if path.is_dir() else path.read_bytes()
     except OSError as e:
         raise misused(f"cannot read {path}: {e.strerror or e}") from None
     if not content.strip():
-        raise misused(f"{path} is empty")
+        raise UnusableFile(f"{path} is empty")
     if len(content) > LARGEST:
-        raise misused(
+        raise UnusableFile(
             f"{path} has {len(content) / 1e6:.0f} MB, at most {LARGEST / 1e6:.0f} MB are sent: send it in parts"
         )
     return content
@@ -41,11 +41,17 @@ def tar_of(folder: Path) -> bytes:
 
 
 def send(api: Api, project: str, path: Path, fields: dict[str, Any]) -> dict[str, Any]:
-    """The server's report on a file. Raises Failure."""
-    content = base64.b64encode(content_of(path)).decode()
-    name = path.resolve().name
+    """The server's report on a file; if the file cannot be used, ``error`` says why. Raises Failure."""
+    report = {"taken": 0, "unchanged": 0, "refused": [], "refused_count": 0, "left_out": []}
     try:
-        report: dict[str, Any] = api.post(f"projects/{project}/files", {"name": name, "content": content, **fields})
-    except NoneTaken as e:
-        report = {"taken": 0, "unchanged": 0, "refused": e.refused, "refused_count": len(e.refused), "left_out": []}
+        content, name = base64.b64encode(content_of(path)).decode(), path.resolve().name
+        report = api.post(f"projects/{project}/files", {"name": name, "content": content, **fields})
+    except NothingStored as e:
+        report |= {"refused": e.reasons, "refused_count": e.count}
+    except UnusableFile as e:
+        report["error"] = str(e)
+    except InvalidFields as e:
+        if e.pointers != ["/content"]:
+            raise  # it concerns all files
+        report["error"] = str(e)
     return {"file": str(path), **report}

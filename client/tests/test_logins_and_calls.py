@@ -5,89 +5,18 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from speedtrack_client import calls, gates, logins, main, repositories
+from small_server import GOLDEN, INSTALLATION, KVD, Run, Server, check_failure
+from speedtrack_client import gates, logins, main, repositories
 from speedtrack_client.arguments import duration, percent
 from speedtrack_client.failures import Exit, Failure
 
-INSTALLATION = {"name": "SpeedTrack", "version": "0.9", "user": "ada", "scopes": ["read"]}
-KVD = {"slug": "kvd", "repository": "https://example.org/kvd.git"}
 ROW = {"machine": "m1", "benchmark": "get", "metric": "cpu", "verdict": "worse", "better": "lower"}
-PROBLEM = "application/problem+json"
-
-
-class Server(ThreadingHTTPServer):
-    """Answers by ``answers``: what a path, or one after the other each of a list, gets; it keeps what it was asked."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answers: dict[str, Any] = {"/api/v1/": (200, INSTALLATION)}
-        self.asked: list[tuple[str, str, dict[str, str], str]] = []
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-        self.server.asked.append((self.command, self.path, dict(self.headers), body))
-        answer = self.server.answers.get(self.path.partition("?")[0], (404, "<html>"))
-        if isinstance(answer, list):
-            answer = answer.pop(0)
-        if answer is None:
-            self.close_connection = True
-            self.connection.close()
-            return
-        status, document, *headers = answer
-        self.send_response(status)
-        kind = "text/html" if isinstance(document, str) else PROBLEM if status >= 400 else "application/json"
-        content = document.encode() if isinstance(document, str) else json.dumps(document).encode()
-        for name, value in {"Content-Type": kind, "Content-Length": str(len(content)), **(headers or [{}])[0]}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_POST = do_GET
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    for name in [name for name in os.environ if name.startswith("SPEEDTRACK_") or name.lower().endswith("_proxy")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(calls, "PAUSES_S", (0.01, 0.01, 0.01))
-    monkeypatch.chdir(tmp_path)
-    with Server() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
-
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(server: Server, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main.main([*words, "--url", server.url])
-        said = capsys.readouterr()
-        return int(code), said.out, said.err
-
-    return run
 
 
 def test_a_token_goes_to_its_own_server_only(server: Server, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +67,6 @@ def test_of_two_projects_of_a_repository_one_is_named(
     assert code == Exit.USAGE and "track this repository (kvd, kvd-tls): give --project NAME" in said
 
 
-GOLDEN = Path(__file__).parent / "golden" / "compare.v2.json"
 LATER_KEYS = ("summary", "base_side", "head_side", "notes", "differences", "totals")
 
 
@@ -370,11 +298,6 @@ def started(words: list[str], tmp_path: Path, **changes: Any) -> tuple[int, str]
     return done.returncode, done.stderr.decode()
 
 
-def check_failure(code: int, err: str, *expected: int) -> None:
-    assert code in expected and code != Exit.REGRESSION, (code, err)
-    assert err.count("\n") == 1 and err.startswith("speedtrack: ") and "Traceback" not in err, err
-
-
 @pytest.mark.parametrize("manner", ["full", "closed", "pipe"])
 @pytest.mark.parametrize("words", [["completion"], ["whoami"], ["whoami", "--json"], ["status", "--json"]])
 def test_output_that_cannot_be_written_has_a_code_of_its_own(
@@ -479,23 +402,3 @@ def test_why_no_project_is_found_is_true(
     monkeypatch.delenv("GIT_TEST_ASSUME_DIFFERENT_OWNER")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "git is not installed" in said_in(tmp_path / "lonely")
-
-
-def test_results_push_says_what_was_taken(server: Server, run: Run, tmp_path: Path) -> None:
-    (tmp_path / "b.txt").write_text("x")
-    commits = [{"sha": "ab" * 20, "url": "https://s.example.org/p/kvd/c/abab/"}]
-    report = {
-        "taken": 2,
-        "unchanged": 0,
-        "refused": [],
-        "left_out": [],
-        "benchmarks": ["get", "set"],
-        "commits": commits,
-    }
-    server.answers |= {"/api/v1/projects/kvd": (200, KVD), "/api/v1/projects/kvd/files": (200, report)}
-    code, out, _ = run("results", "push", "b.txt", "--project", "kvd")
-    assert code == 0 and "2 taken" in out and "benchmarks: get, set" in out
-    assert "commit abababababab: https://s.example.org/p/kvd/c/abab/" in out
-    for key in ("benchmarks", "commits"):
-        del report[key]  # an older server
-    assert run("results", "push", "b.txt", "--project", "kvd")[0] == 0

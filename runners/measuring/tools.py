@@ -12,7 +12,7 @@ from runners.machine.environment import MachineFacts
 from runners.measuring.perf import Profiler
 from runners.measuring.quiet import QuietGate
 from runners.reporting.client import Client
-from runners.reporting.heartbeat import Heartbeat
+from runners.reporting.heartbeat import HeartbeatProcess
 from runners.servers.server import Launcher
 from runners.tuning.tune import Tuning
 
@@ -22,7 +22,7 @@ class Tools:
     """The tools of one machine, for all its runs."""
 
     client: Client
-    heartbeat: Heartbeat
+    heartbeat: HeartbeatProcess
     machine: MachineFacts
     builder: CachedBuilder
     launcher: Launcher

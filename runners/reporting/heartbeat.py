@@ -34,7 +34,7 @@ class Heard:
     rotate: Callable[[], None] | None = None
 
 
-class Heartbeat:
+class HeartbeatProcess:
     """The process that renews leases, on `cpus`.
 
     It is started again if it ends, and then receives the last messages again.

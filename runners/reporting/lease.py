@@ -9,7 +9,7 @@ from runners.documents import Job
 from runners.errors import Cancelled, LeaseLost, Permanent, RunnerError, Unauthorized
 from runners.processes.control import Control, boottime
 from runners.reporting.beats import USABLE_SHARE
-from runners.reporting.heartbeat import Heartbeat, Message
+from runners.reporting.heartbeat import HeartbeatProcess, Message
 
 OVERDUE_FACTOR = 5  # a phase that lasts so many times longer than phases of its kind before is stuck
 OVERDUE_S = float(os.environ.get("SPEEDTRACK_OVERDUE_S") or 120)  # shorter phases are not reported
@@ -63,7 +63,7 @@ class Lease:
     """
 
     def __init__(
-        self, heartbeat: Heartbeat, job: Job, control: Control, claimed_at: float, cpus: frozenset[int]
+        self, heartbeat: HeartbeatProcess, job: Job, control: Control, claimed_at: float, cpus: frozenset[int]
     ) -> None:
         self._heartbeat, self._job, self._control, self._cpus = heartbeat, job, control, cpus
         self._lease_s = job.lease_s

@@ -25,7 +25,7 @@ from runners.measuring.quiet import QuietGate
 from runners.measuring.tools import Tools
 from runners.processes.children import Processes
 from runners.reporting.client import Client
-from runners.reporting.heartbeat import Heartbeat
+from runners.reporting.heartbeat import HeartbeatProcess
 from runners.reporting.spool import Spool
 from runners.sandbox.policy import sandbox_of_machine
 from runners.servers.server import Launcher
@@ -110,7 +110,7 @@ def assemble(client: Client, home: Path, processes: Processes, driver: Path) -> 
     native = Driver(driver, processes, plan.driver)
     return Tools(
         client,
-        Heartbeat(client, plan.housekeeping),
+        HeartbeatProcess(client, plan.housekeeping),
         MachineFacts(planner, plan, driver),
         make_builder(home, processes),
         Launcher(processes, home, plan.server),

@@ -27,7 +27,7 @@ from runners.processes.children import Processes
 from runners.processes.signals import on_signals
 from runners.reporting.client import Client
 from runners.reporting.connection import HelloReply, Unreachable
-from runners.reporting.heartbeat import Heartbeat
+from runners.reporting.heartbeat import HeartbeatProcess
 from runners.reporting.spool import Spool
 from runners.reporting.token import rotate
 from runners.sandbox import policy
@@ -130,7 +130,7 @@ def assemble(settings: Settings, stopping: threading.Event) -> Tools:
     builder = CachedBuilder(ArtifactStore(settings.home, settings.store), {"host": host, "docker": docker})
     return Tools(
         client,
-        Heartbeat(client, plan.housekeeping),
+        HeartbeatProcess(client, plan.housekeeping),
         MachineFacts(planner, plan, settings.driver, sandbox=sandbox.fact),
         builder,
         launcher,

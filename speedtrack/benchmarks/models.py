@@ -122,11 +122,16 @@ class SetMember(models.Model):
 
 
 class OutsideMetric(models.Model):
-    """A metric of a project's results from outside; ``key`` encodes its unit and direction."""
+    """A metric of a project's results from outside; ``key`` encodes its unit and direction.
+
+    ``first_key``: the key before it was renamed. Digests of results contain it, so results sent again are recognised
+    whatever name the metric has now.
+    """
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="outside_metrics", db_index=False)
     name = models.CharField(max_length=60)
     key = models.CharField(max_length=LONGEST_KEY)
+    first_key = models.CharField(max_length=LONGEST_KEY, null=True, help_text="null: it was never renamed")
     smallest_effect = models.FloatField(null=True, help_text="as a ratio; null: that of all metrics from outside")
     created = models.DateTimeField(db_default=Now())
 

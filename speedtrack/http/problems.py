@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 API = "/api/v1/"
 MEDIA_TYPE = "application/problem+json"
@@ -38,7 +39,10 @@ TOO_LARGE = Problem("too-large", 413, "Too large", "Send less at once; the detai
 WRONG_TYPE = Problem("wrong-media-type", 415, "Wrong media type", "Send `Content-Type: application/json`.")
 INVALID = Problem("invalid", 422, "Invalid request", "`errors` names each parameter or field at fault.")
 REFUSED_RESULTS = Problem(
-    "refused-results", 422, "No result was taken", "`errors` has the fault of each refused result."
+    "refused-results",
+    422,
+    "No result was taken",
+    "`errors` has the faults, each of one result or several, `refused_count` the results.",
 )
 USED_KEY = Problem("used-key", 422, "Used key", "This Idempotency-Key came with another request: make a new one.")
 TOO_MANY = Problem("too-many", 429, "Too many requests", "Wait for the seconds in the header Retry-After.")
@@ -57,11 +61,20 @@ def is_api(path: str) -> bool:
     return path.startswith(API)
 
 
-def document(kind: Problem, detail: str, instance: str, errors: Sequence[Mapping[str, str]] = ()) -> dict[str, object]:
-    """``errors``: for each field at fault its ``pointer`` in the body, or the name of its ``parameter``; ``detail``."""
+def document(
+    kind: Problem,
+    detail: str,
+    instance: str,
+    errors: Sequence[Mapping[str, str]] = (),
+    extensions: Mapping[str, object] = MappingProxyType({}),
+) -> dict[str, object]:
+    """``errors``: for each field at fault its ``pointer`` in the body, or the name of its ``parameter``; ``detail``.
+
+    ``extensions``: further members, which this kind alone has.
+    """
     problem: dict[str, object] = {"type": kind.type, "title": kind.title, "status": kind.status, "detail": detail}
     problem["instance"] = instance
-    return problem | ({"errors": list(errors)} if errors else {})
+    return problem | ({"errors": list(errors)} if errors else {}) | dict(extensions)
 
 
 def of_status(status: int) -> Problem:

@@ -23,13 +23,14 @@ def rename(actor: Actor, metric: OutsideMetric, name: str) -> Done:
     before, old_key = metric.name, metric.key
     if OutsideMetric.objects.filter(project=metric.project, name=name).exists():
         raise BadInput(f"{metric.project} has a metric {name!r} already: delete or rename that one first", "name")
+    metric.first_key = metric.first_key or old_key
     metric.name, metric.key = name, outside_key(name, metric.metric.unit, metric.metric.better)
     if name in METRICS:
         raise BadInput(f"{name} is a metric of runners: choose another name", "name")
     if not name.strip() or UNSEEN.search(name) or len(name) > LONGEST_METRIC or len(metric.key) > LONGEST_KEY:
         limits = f"1 to {LONGEST_METRIC} visible characters, with its unit up to {LONGEST_KEY}"
         raise BadInput(f"the name of a metric has {limits}", "name")
-    metric.save(update_fields=["name", "key"])
+    metric.save(update_fields=["name", "key", "first_key"])
     Series.objects.filter(project=metric.project, metric=old_key).update(metric=metric.key)
     Mute.objects.filter(project=metric.project, metric=old_key).update(metric=metric.key)
     return Done(f"{before} is {name} now: results that are sent must name it so", metric, {"name": (before, name)})

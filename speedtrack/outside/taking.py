@@ -76,6 +76,7 @@ class Checked:
     benchmark: str
     benchmark_digest: str
     metric: str  #: its key
+    first_metric: str  #: the key that its metric had first: a metric may be renamed, digests stay
 
     @cached_property
     def series(self) -> tuple[str, ...]:
@@ -87,7 +88,7 @@ class Checked:
         row = self.point.row
         values = row.samples if row.samples is not None else [[row.value, row.low, row.high, row.n]]
         at = self.point.measured_at.timestamp() if self.point.measured_at else None
-        identity = [self.sha, *self.series, row.id, at, values]
+        identity = [self.sha, *self.series[:-1], self.first_metric, row.id, at, values]
         return blake2b(json.dumps(identity, separators=(",", ":")).encode(), digest_size=16).digest()
 
     @property
@@ -227,7 +228,8 @@ def check_all(prepared: Prepared, machines: Mapping[str, Machine], metrics: "Met
             digest_of(digests, point.environment),
             benchmark,
             digest_of(digests, names.benchmark_definition(row.benchmark, row.parameters)),
-            metrics.keys[row.metric],
+            key := metrics.keys[row.metric],
+            metrics.first_keys.get(key, key),
         )
 
 
@@ -257,7 +259,9 @@ class MetricsOfProject:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self.keys = dict(OutsideMetric.objects.filter(project=project).values_list("name", "key"))
+        rows = OutsideMetric.objects.filter(project=project).values_list("name", "key", "first_key")
+        self.keys = {name: key for name, key, _ in rows}
+        self.first_keys = {key: first_key for _, key, first_key in rows if first_key}
         self.known = set(self.keys)
 
     def fault_of(self, row: Row) -> tuple[str, str]:

@@ -22,3 +22,6 @@ class ProblemDocument(BaseModel):
     detail: Annotated[str, Field(description="cause and remedy, for people")]
     instance: Annotated[str, Field(description="the address that was called")]
     errors: Annotated[list[FieldProblem], Field(description="each field or parameter at fault")] = []
+    refused_count: Annotated[int | None, Field(description="results that are refused, of the kind refused-results")] = (
+        None
+    )

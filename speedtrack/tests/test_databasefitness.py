@@ -9,10 +9,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 
 from speedtrack.ground.postgres import databasefitness
+from speedtrack.ground.postgres.databases import from_environment
 from speedtrack.monitoring import health
 from speedtrack.processes import postgresql
 from speedtrack.processes.devstack import BASE_DIR
@@ -187,3 +189,24 @@ def test_a_database_of_a_newer_release_is_left_as_it_is(newer_release: str) -> N
         assert health.check_migrations().state == "bad" and "newer release" in health.check_migrations().words
         (found,) = doctor.examine(["database"])
         assert "newer release" in found.words
+
+
+@pytest.mark.parametrize("variable", ["DATABASE_URL", "DATABASE_SESSION_URL", "DATABASE_REPLICA_URL"])
+@pytest.mark.parametrize("ports", ["99999", "x", "0", "5432,70000", "9" * 5000])
+def test_a_wrong_port_of_a_database_is_named_before_its_host(
+    variable: str, ports: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = ",".join(f"nowhere.invalid:{port}" for port in ports.split(","))
+    monkeypatch.setenv(variable, f"postgresql://tracker@{hosts}/plain")
+    wrong = ports.rpartition(",")[2]
+    with pytest.raises(ImproperlyConfigured, match=f"^{variable} has the port '{wrong}': give one from 1 to 65535"):
+        from_environment()
+    monkeypatch.setenv(variable, "postgresql://tracker@a.invalid:5432,b.invalid,c.invalid:65535/plain")
+    from_environment()
+
+
+def test_a_database_of_an_older_release_is_backed_up_before_it_is_migrated(first_release: str, tmp_path: Path) -> None:
+    """`deploy/install` does so with the new program where the installed checkout itself was changed."""
+    assert run(tmp_path, first_release, "migrate", "--check").returncode == 1
+    done = run(tmp_path, first_release, "backup", str(tmp_path / "b.zip"))
+    assert done.returncode == 0 and (tmp_path / "b.zip").exists(), done.stderr

@@ -247,3 +247,41 @@ def test_secrets_of_one_process_have_a_file_of_their_own(tmp_path: Path) -> None
     found = manage.settings()
     expected = {"EMAIL_HOST": "mail.example.org", "METRICS_TOKEN": "of the web", "EMAIL_HOST_PASSWORD": "hush"}
     assert expected.items() <= found.items() and found["SECRET_KEY"] == "key"
+
+
+def begun_upgrade(place: Path, same_place: bool, is_migrated: bool) -> list[str]:
+    """The commands of `speedtrack-manage` that `deploy/install` gives before it switches to a release."""
+    release, older = place / "release", place / "older"
+    for folder in (release / "deploy", older, place / "bin"):
+        folder.mkdir(parents=True)
+    (place / "current").symlink_to(release if same_place else older)
+    text = (devstack.BASE_DIR / "deploy" / "install").read_text().replace("/opt/speedtrack\n", f"{place}/current\n")
+    script = release / "deploy" / "install"
+    script.write_text(text[: text.index('\ncheck_host "$@"')] + "\nback_up\n")
+    manage = place / "bin" / "speedtrack-manage"
+    manage.write_text(f'#!/bin/sh\necho "$1" >>{place}/asked\n[ "$1" != migrate ] || exit {int(not is_migrated)}\n')
+    manage.chmod(0o755)
+    path = f"{manage.parent}:{os.environ['PATH']}"
+    subprocess.run(["bash", script], env={"PATH": path}, check=True, capture_output=True)
+    asked = place / "asked"
+    return asked.read_text().split() if asked.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("same_place", "is_migrated", "asked"),
+    [(False, True, ["backup"]), (True, False, ["migrate", "backup"]), (True, True, ["migrate"])],
+)
+def test_an_upgrade_is_backed_up_also_in_its_place(
+    same_place: bool, is_migrated: bool, asked: list[str], tmp_path: Path
+) -> None:
+    assert begun_upgrade(tmp_path, same_place, is_migrated) == asked
+
+
+def test_the_installation_waits_for_the_services_that_it_stops() -> None:
+    """`systemctl stop` waits for the units that it is given: the target ends first, as it starts last."""
+    stops = [
+        line.split("stop ")[1]
+        for line in (devstack.BASE_DIR / "deploy" / "install").read_text().splitlines()
+        if "systemctl stop" in line
+    ]
+    assert stops and all("'speedtrack@*'" in stop for stop in stops)

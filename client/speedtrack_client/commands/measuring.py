@@ -16,6 +16,7 @@ ENDED = ("succeeded", "failed", "cancelled")  # states of a run
 
 def compare(options: Options, printer: Printer) -> Exit:
     check_compared(options)
+    check_summary(options)
     api = Api(logins.login_for(options.url))
     project = ProjectOfCommand(api, options)
     if options.id:
@@ -34,6 +35,7 @@ def compare(options: Options, printer: Printer) -> Exit:
 
 def try_patch(options: Options, printer: Printer) -> Exit:
     """Measure the working tree, a diff or a branch in pairs, and wait for the answer."""
+    check_summary(options)
     api = Api(logins.login_for(options.url))
     project = ProjectOfCommand(api, options)
     order: JsonObject = {"benchmarks": options.benchmarks, "machine": options.machine}
@@ -93,10 +95,11 @@ def nothing_to_compare(options: Options, printer: Printer, head: str) -> Exit:
     """Report an empty change, which passes because it has no regression."""
     limit = options.fail_on_regression
     gate = None if limit is None else {"fail_on_regression_percent": limit, "passed": True, "regressions": []}
-    say_result(printer, None, gate, Exit.FINE)
+    text = "### SpeedTrack: both sides are the same commit, so there is nothing to measure\n"
+    code = summarised(options, printer, text, Exit.FINE)
+    say_result(printer, None, gate, code)
     printer.line(f"Both are {head[:12]}: there is nothing to measure.")
-    append_summary(options, "### SpeedTrack: both sides are the same commit, so there is nothing to measure\n")
-    return Exit.FINE
+    return code
 
 
 def follow(api: Api, project: ProjectOfCommand, comparison: JsonObject, options: Options, printer: Printer) -> Exit:
@@ -109,7 +112,7 @@ def follow(api: Api, project: ProjectOfCommand, comparison: JsonObject, options:
         printer.line(f"Comparison {comparison['id']} is {comparison['state']}. Wait for it: {again}")
         return Exit.FINE
     if comparison["state"] == "failed":
-        append_summary(options, gates.summary(comparison, [], None, api.login.url))
+        summarised(options, printer, gates.summary(comparison, [], None, api.login.url), Exit.NOT_DONE)
         raise Failure(f"comparison {comparison['id']} failed: {plain(comparison['error'])}", Exit.NOT_DONE)
     for run in comparison["runs"]:
         if run["status"] != "succeeded":
@@ -157,13 +160,13 @@ def report(api: Api, document: JsonObject, rows: list[JsonObject], options: Opti
     """Show the rows of a comparison, and return whether they pass."""
     metric_rows = rows_asked_for(rows, options)
     gate = gates.gate_of(metric_rows, options.fail_on_regression)
-    code = exit_of(gate)
+    summary = gates.summary(document, metric_rows, gate, page(api, f"p/{document['project']}/"))
+    code = summarised(options, printer, summary, exit_of(gate))
     say_result(printer, document, gate, code)
     for note in document.get("notes", []):
         printer.say(f"note: {plain(note)}")
     show_rows(metric_rows, printer)
     printer.line(line_of(document, metric_rows, gate))
-    append_summary(options, gates.summary(document, metric_rows, gate, page(api, f"p/{document['project']}/")))
     return code
 
 
@@ -206,17 +209,31 @@ def show_rows(rows: list[JsonObject], printer: Printer) -> None:
     printer.table(titles, cells)
 
 
-def append_summary(options: Options, text: str) -> None:
+def check_summary(options: Options) -> None:
+    """Raise Failure before anything is measured if the file of the summary cannot be written."""
     if not options.summary:
         return
     try:
-        with Path(options.summary).open("a", encoding="utf-8") as file:
-            file.write(text + "\n")
+        Path(options.summary).open("a").close()
     except OSError as e:
         raise misused(f"cannot write {options.summary}: {e.strerror}") from None
 
 
+def summarised(options: Options, printer: Printer, text: str, code: Exit) -> Exit:
+    """Append the summary to its file. The exit code tells of a lost one if all else is fine."""
+    if not options.summary:
+        return code
+    try:
+        with Path(options.summary).open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
+    except OSError as e:
+        printer.say(f"speedtrack: cannot write {options.summary}: {e.strerror}")
+        return Exit.NO_OUTPUT if code == Exit.FINE else code
+    return code
+
+
 def measure(options: Options, printer: Printer) -> Exit:
+    check_summary(options)
     api = Api(logins.login_for(options.url))
     project = ProjectOfCommand(api, options)
     revisions = project.range(options.what)
@@ -268,12 +285,14 @@ def judge_measured(
     code = exit_of(gate)
     if failed and code == Exit.FINE:
         code = Exit.NOT_DONE
+    if comparison:
+        summary = gates.summary({**comparison, "id": None}, rows, gate, page(api, f"p/{project.slug}/"))
+        code = summarised(options, printer, summary, code)
     if printer.as_json:
         printer.json({**answer, "comparison": comparison, "gate": gate, "exit_code": int(code)})
     show_rows(rows, printer)
     if comparison:
         printer.line(line_of(comparison, rows, gate))
-        append_summary(options, gates.summary({**comparison, "id": None}, rows, gate, page(api, f"p/{project.slug}/")))
     else:
         printer.line("Measured; it has no parent to be compared with.")
     return code

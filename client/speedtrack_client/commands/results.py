@@ -1,12 +1,13 @@
 """The command that sends results that were measured elsewhere."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from speedtrack_client import logins, sending
 from speedtrack_client.arguments import Options
 from speedtrack_client.calls import Api, JsonObject, plain
 from speedtrack_client.commands.places import ProjectOfCommand
-from speedtrack_client.failures import Exit
+from speedtrack_client.failures import Exit, UnusableFile, misused
 from speedtrack_client.printing import Printer
 
 LISTED = 10  # benchmarks, and commits
@@ -27,13 +28,18 @@ def results(options: Options, printer: Printer) -> Exit:
         fields["measured_at"] = options.measured_at
     paths = [Path(name) for name in options.files]
     for path in paths:
-        sending.content_of(path)  # find a misspelt name before anything is sent
+        with suppress(UnusableFile):
+            sending.content_of(path)  # find a misspelt name before anything is sent
     reports = [sending.send(api, project.slug, path, fields) for path in paths]
-    refusals = sum(map(refusals_in, reports))
-    code = Exit.NOT_DONE if refusals else Exit.FINE
+    if all("error" in report for report in reports):
+        raise misused("; ".join(report["error"] for report in reports))
+    code = Exit.NOT_DONE if any("error" in report or refusals_in(report) for report in reports) else Exit.FINE
     if printer.as_json:
         printer.json({"project": project.slug, "files": reports, "exit_code": int(code)})
     for report in reports:
+        if "error" in report:
+            printer.line(f"{report['file']}: cannot be used\n  {plain(report['error'])}")
+            continue
         counts = f"{report['taken']} taken, {report['unchanged']} unchanged, {refusals_in(report)} refused"
         left_out = report.get("left_out", [])
         printer.line(f"{report['file']}: {counts}" + f", {len(left_out)} left out" * bool(left_out))

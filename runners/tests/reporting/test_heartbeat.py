@@ -17,7 +17,7 @@ from runners.machine.topology import allowed_cpus
 from runners.processes.control import boottime
 from runners.reporting.beats import Moment
 from runners.reporting.client import Client
-from runners.reporting.heartbeat import Heartbeat
+from runners.reporting.heartbeat import HeartbeatProcess
 from runners.reporting.lease import OVERDUE_S, PhaseDurations
 from runners.reporting.token import TokenFile, check_sum, new_token, rotate
 from runners.tests.api import Api
@@ -30,8 +30,8 @@ ONE_CPU = frozenset([min(allowed_cpus())])
 
 
 @pytest.fixture
-def heartbeat(client: Client) -> Iterator[Heartbeat]:
-    made = Heartbeat(client, allowed_cpus())
+def heartbeat(client: Client) -> Iterator[HeartbeatProcess]:
+    made = HeartbeatProcess(client, allowed_cpus())
     made.start()
     yield made
     made.close()
@@ -48,13 +48,13 @@ def until(reached: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def pid_of(heartbeat: Heartbeat) -> int:
+def pid_of(heartbeat: HeartbeatProcess) -> int:
     assert heartbeat._process is not None
     return heartbeat._process.pid
 
 
 def test_it_renews_from_the_housekeeping_cores_with_the_age_of_the_last_progress(
-    heartbeat: Heartbeat, api: Api
+    heartbeat: HeartbeatProcess, api: Api
 ) -> None:
     heartbeat.hold(lease(), ONE_CPU)
     heartbeat.show({"document": {"now": "build"}, "at": boottime() - 7, "limit_s": 100.0})
@@ -64,7 +64,7 @@ def test_it_renews_from_the_housekeeping_cores_with_the_age_of_the_last_progress
     assert newest["progress"]["now"] == "build" and 7 <= newest["progress"]["age_s"] < 60 and newest["hung"] == ""
 
 
-def test_a_heartbeat_that_is_killed_is_started_again_and_goes_on(heartbeat: Heartbeat, api: Api) -> None:
+def test_a_heartbeat_that_is_killed_is_started_again_and_goes_on(heartbeat: HeartbeatProcess, api: Api) -> None:
     heartbeat.hold(lease(), ONE_CPU)
     until(lambda: api.of("/renew"))
     first = pid_of(heartbeat)
@@ -75,7 +75,7 @@ def test_a_heartbeat_that_is_killed_is_started_again_and_goes_on(heartbeat: Hear
 
 
 def test_a_heartbeat_that_cannot_be_started_again_is_tried_again(
-    heartbeat: Heartbeat, api: Api, monkeypatch: pytest.MonkeyPatch
+    heartbeat: HeartbeatProcess, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As while a build takes all memory."""
     heartbeat.hold(lease(), ONE_CPU)
@@ -94,7 +94,7 @@ def test_a_heartbeat_that_cannot_be_started_again_is_tried_again(
     until(lambda: len(api.of("/renew")) > before)
 
 
-def test_it_can_be_closed_after_it_was_killed(heartbeat: Heartbeat, api: Api) -> None:
+def test_it_can_be_closed_after_it_was_killed(heartbeat: HeartbeatProcess, api: Api) -> None:
     heartbeat.start()
     assert heartbeat._process is not None
     heartbeat._process.kill()
@@ -108,8 +108,8 @@ def test_it_ends_with_a_runner_that_is_killed(api: Api, tmp_path: Path) -> None:
     program = (
         "import sys, time\n"
         "from runners.reporting.connection import ServerConnection\n"
-        "from runners.reporting.heartbeat import Heartbeat\n"
-        f"beat = Heartbeat(ServerConnection({api.url!r}, 'any'), frozenset({sorted(ONE_CPU)}))\n"
+        "from runners.reporting.heartbeat import HeartbeatProcess\n"
+        f"beat = HeartbeatProcess(ServerConnection({api.url!r}, 'any'), frozenset({sorted(ONE_CPU)}))\n"
         "beat.start()\n"
         "print(beat._process.pid, flush=True)\n"
         "time.sleep(600)\n"
@@ -123,7 +123,7 @@ def test_it_ends_with_a_runner_that_is_killed(api: Api, tmp_path: Path) -> None:
     until(lambda: not alive(pid))
 
 
-def test_it_stops_renewing_when_it_is_told_or_the_lease_is_lost(heartbeat: Heartbeat, api: Api) -> None:
+def test_it_stops_renewing_when_it_is_told_or_the_lease_is_lost(heartbeat: HeartbeatProcess, api: Api) -> None:
     heard: list[dict[str, object]] = []
     heartbeat.heard.of_run = heard.append
     heartbeat.hold(lease(), ONE_CPU)
@@ -140,7 +140,7 @@ def test_it_stops_renewing_when_it_is_told_or_the_lease_is_lost(heartbeat: Heart
     assert len(api.of("/renew")) == count
 
 
-def test_renewals_are_heard_while_a_token_is_replaced(heartbeat: Heartbeat, api: Api) -> None:
+def test_renewals_are_heard_while_a_token_is_replaced(heartbeat: HeartbeatProcess, api: Api) -> None:
     """The server may take longer to answer that call than a lease lasts."""
     heard: list[dict[str, object]] = []
     began, answered = threading.Event(), threading.Event()

@@ -27,6 +27,7 @@ REPLICA_OPTIONS: dict[str, Any] = {
 # some anew with each call, which takes longer than to run them. A pool gives each transaction another session, which
 # lacks the plan.
 PLANNED_ONCE: dict[str, Any] = {"prepare_threshold": 1, "options": "-c plan_cache_mode=force_generic_plan"}
+LARGEST_PORT = 65535
 AS_DEFAULT_IN_TESTS = {"TEST": {"MIRROR": "default"}}
 
 
@@ -39,6 +40,7 @@ def database(variable: str, default: str = "", **options: Any) -> dict[str, Any]
             f"{variable} is no PostgreSQL address such as postgresql://user:password@host/name: in a password, "
             "write %2F for /, %3A for :, %40 for @, %23 for #, %3F for ? and %25 for %"
         ) from None  # psycopg's message quotes the address, and so the password
+    check_ports(variable, str(options_of_url.get("port") or ""))
     if password := env_secret_text("DATABASE_PASSWORD"):
         options_of_url.setdefault("password", password)
     url_options = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
@@ -49,6 +51,13 @@ def database(variable: str, default: str = "", **options: Any) -> dict[str, Any]
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": ANSWERS_OR_ENDS | options | options_of_url,
     }
+
+
+def check_ports(variable: str, ports: str) -> None:
+    """Refuse a port that cannot be one; of several hosts, each has its own. psycopg would blame the host first."""
+    for port in ports.split(","):
+        if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) <= LARGEST_PORT):
+            raise ImproperlyConfigured(f"{variable} has the port {port!r}: give one from 1 to {LARGEST_PORT}, or none")
 
 
 def from_environment() -> dict[str, dict[str, Any]]:

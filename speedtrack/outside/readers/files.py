@@ -6,14 +6,13 @@ import re
 import sys
 import tarfile
 import zlib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from speedtrack.outside.readers import ReadError
-from speedtrack.outside.readers.nodes import Node
+from speedtrack.outside.readers.nodes import Contradiction, Node
 
 LARGEST_FILE = 32 * 1024 * 1024  # bytes of an upload, also of an archive once it is unpacked
 MOST_MEMBERS = 20_000  # of an uploaded archive
@@ -129,20 +128,23 @@ def joined(position: str, at: str) -> str:
 
 
 def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The members of an object. Objects of one name get their places, ``name (1)``: memtier_benchmark writes such."""
+    """The members of an object, each name once.
+
+    Objects of one name get their places, ``name (1)``: memtier_benchmark writes such. Of other values equal ones are
+    one, and different ones a Contradiction, for a reader to refuse if it needs that value.
+    """
     members = dict(pairs)
     if len(members) == len(pairs):
         return members
-    repeated = {name for name, count in Counter(name for name, _ in pairs).items() if count > 1}
-    if (
-        wrong := next((name for name, value in pairs if name in repeated and not isinstance(value, dict)), None)
-    ) is not None:
-        raise ReadError(f"an object has the name {wrong[:60]!r} twice", "document")
-    numbers = Counter[str]()
-    members = {}
+    values_by_name: dict[str, list[Any]] = {}
     for name, value in pairs:
-        numbers[name] += name in repeated
-        members[f"{name} ({numbers[name]})" if name in repeated else name] = value
+        values_by_name.setdefault(name, []).append(value)
+    members = {}
+    for name, values in values_by_name.items():
+        if len(values) > 1 and all(isinstance(value, dict) for value in values):
+            members |= {f"{name} ({place})": value for place, value in enumerate(values, start=1)}
+        else:
+            members[name] = values[0] if len(set(map(repr, values))) == 1 else Contradiction()
     return members
 
 

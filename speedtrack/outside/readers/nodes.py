@@ -11,9 +11,22 @@ from speedtrack.outside.readers import ReadError
 
 LONGEST_TEXT = 1000
 LARGEST = 1e300
-KINDS = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
 LATEST_MS = 253_402_300_799_000  # the end of the year 9999
 NUMBER = re.compile(r"[-+]?\d{1,400}(\.\d{0,400})?([eE][-+]?\d{1,3})?")  # some tools write numbers as text
+
+
+class Contradiction:
+    """The value of a name that an object has several times with different values: it cannot be used, the rest can."""
+
+
+KINDS = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    bool: "a truth value",
+    type(None): "null",
+    Contradiction: "there several times with different values",
+}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -387,6 +388,28 @@ def test_a_metric_is_renamed_with_its_history_and_deleted_by_command(project: Pr
     assert "wall time is deleted with" in out.getvalue()
     assert Measurement.objects.count() < count
     assert not Series.objects.filter(metric="wall-20time--s--lower").exists()
+
+
+def test_a_file_sent_again_after_a_metric_was_renamed_is_recognised(
+    project: Project, shas: list[str], tmp_path: Path
+) -> None:
+    """Under the name that the metric had, and under each that it got; other results of it are stored once, too."""
+    results = json.loads(GOLDEN.read_text())
+    imported(GOLDEN)
+    count = Measurement.objects.count()
+    names = ("time", "wall time", "real time", "time")
+    for before, name in pairwise(names):
+        call_command("metric", "kvd", before, "--rename", name, stdout=StringIO())
+        for sent_as in {"time", name}:
+            renamed = [one | ({"metric": sent_as} if one["metric"] == "time" else {}) for one in results["results"]]
+            (path := tmp_path / "again.json").write_text(json.dumps(results | {"results": renamed}))
+            imported(path)
+            assert Measurement.objects.count() == count, (name, sent_as)
+    new = [one | {"id": "other"} for one in results["results"] if one["metric"] == "time"]
+    path.write_text(json.dumps(results | {"results": new}))
+    for _ in range(2):
+        imported(path)
+        assert Measurement.objects.count() == count + len(new) > count
 
 
 def test_what_cannot_be_used_ends_the_command_with_1_and_refusals_of_a_commit_are_one_sentence(

@@ -141,7 +141,7 @@ def report_of(
             f"{outcome.refused_count} results are refused, so none was taken" if count else "every result is refused"
         )
         errors = [{"pointer": "/content", "detail": refusal} for refusal in outcome.refused]
-        raise NoneTaken(f"{summary}; {outcome.refused[0]}", errors)
+        raise NoneTaken(f"{summary}; {outcome.refused[0]}", errors, outcome.refused_count)
     return FileReport(
         taken=outcome.taken,
         unchanged=outcome.unchanged,

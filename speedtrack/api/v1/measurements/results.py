@@ -103,4 +103,4 @@ def none_taken(refusals: Sequence[ResultRefusal], total: int) -> NoneTaken:
     first, count = refusals[0], len(refusals)
     summary = f"{count} results are refused, so none was taken" if count < total else "every result is refused"
     errors = [{"pointer": refusal.pointer, "detail": refusal.detail} for refusal in refusals]
-    return NoneTaken(f"{summary}; {first.pointer}: {first.detail}", errors)
+    return NoneTaken(f"{summary}; {first.pointer}: {first.detail}", errors, count)

@@ -49,12 +49,12 @@ class Invalid(ValueError):
 class NoneTaken(Exception):
     """No result was stored: each was refused, or one was refused where all or none are to be stored.
 
-    ``errors``: one for each.
+    ``errors``: their faults, each of one result or several. ``count``: how many results are refused.
     """
 
-    def __init__(self, detail: str, errors: Errors) -> None:
+    def __init__(self, detail: str, errors: Errors, count: int) -> None:
         super().__init__(detail)
-        self.errors = errors
+        self.errors, self.count = errors, count
 
 
 class WrongMediaType(Exception):
@@ -84,8 +84,8 @@ KINDS: dict[type[Exception], Problem] = {
 }
 
 
-def refuse(request: HttpRequest, kind: Problem, detail: str, errors: Errors = ()) -> HttpResponse:
-    document = problems.document(kind, detail, request.path_info, errors)
+def refuse(request: HttpRequest, kind: Problem, detail: str, errors: Errors = (), **extensions: object) -> HttpResponse:
+    document = problems.document(kind, detail, request.path_info, errors, extensions)
     response = JsonResponse(document, status=kind.status, content_type=problems.MEDIA_TYPE)
     if kind.status == 401:
         response.headers["WWW-Authenticate"] = 'Bearer realm="SpeedTrack"'
@@ -152,7 +152,7 @@ def refuse_invalid(request: HttpRequest, error: Invalid) -> HttpResponse:
 
 
 def refuse_results(request: HttpRequest, error: NoneTaken) -> HttpResponse:
-    return refuse(request, problems.REFUSED_RESULTS, f"{error}.", error.errors)
+    return refuse(request, problems.REFUSED_RESULTS, f"{error}.", error.errors, refused_count=error.count)
 
 
 def refuse_document(request: HttpRequest, error: ValidationError) -> HttpResponse:

@@ -395,6 +395,9 @@ def test_a_file_of_a_tool(kvd: World) -> None:
         assert (none["status"], none["type"]) == (422, "/api/v1/docs#problem-refused-results")
         assert [one["pointer"] for one in none["errors"]] == ["/content"]
         assert "no commit, branch or tag 'no'" in none["errors"][0]["detail"]
+    lost = json.dumps({"schema": "speedtrack.points/1", "results": [row | {"commit": "no", "id": i} for i in "ab"]})
+    none = maintainer.refused("POST", path, order(lost))
+    assert (len(none["errors"]), none["refused_count"]) == (1, 2)  # one reason, two results
     some = maintainer.write("POST", path, order(mixed))
     assert some["taken"] == 1 and "/results/1/commit" in some["refused"][0]
     folders: dict[str, dict[str, str]] = {"criterion": {}, "asv": {"commit": "", "machine": ""}}

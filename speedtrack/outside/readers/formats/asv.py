@@ -144,7 +144,12 @@ def gather_row(name: str, row: AsvRow, definition: Node, origin: FileOrigin, rea
     for index, parameters in enumerate(combinations(row, definition)):
         if index >= len(results):
             raise row.columns["result"].refused("it has fewer results than its parameters have combinations")
-        if (result := results[index]).value is not None and not is_skipped(result):
+        result = results[index]
+        if result.value is None:
+            reading.skip(result.pointer, f"{name!r} failed here")
+        elif is_skipped(result):
+            reading.skip(result.pointer, f"{name!r} was skipped here, or has no number (NaN)")
+        else:
             with reading.part():
                 numbers = numbers_of(row, index, reading)
                 reading.add(FileBenchmark(name, parameters), measure, numbers, there, result.pointer)

@@ -47,7 +47,7 @@ def commit_of(document: Node, reading: FileResults) -> str:
     commit = document.get("commit_info")
     if commit is None or not commit.has("id"):
         return ""
-    if commit.has("dirty") and commit["dirty"].value is True and not reading.options.commit:
+    if commit.has("dirty") and commit["dirty"].value is not False and not reading.options.commit:
         raise ReadError(
             f"{commit['id'].text()[:12]} was measured with changes that are not committed",
             commit.pointer,

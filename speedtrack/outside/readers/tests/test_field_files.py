@@ -1,6 +1,8 @@
 """Files that people have: cut down from what tools wrote, with numbers that no measurement has, or in rarer forms."""
 
 import json
+import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -167,6 +169,38 @@ def test_a_null_of_hyperfine_is_refused_with_its_place() -> None:
     reading = reading_in(json.dumps({"results": [result]}).encode())
     assert values_of(reading) == {("a", "time"): [1e9], ("a", "system_time"): [5e8]}
     assert [one.position for one in reading.left_out if one.is_fault] == ["/results/0/times/1", "/results/0/user"]
+
+
+def test_combinations_of_asv_without_a_value_are_left_out_with_their_place(tmp_path: Path) -> None:
+    """asv writes NaN for one that was skipped, and null for one that failed."""
+    shutil.copytree(CASES / "asv-negative", folder := tmp_path / "results")
+    (path,) = (folder / "box").glob("0*.json")
+    document = json.loads(path.read_text())
+    document["results"] = {"b.time_it": [[0.001, math.nan, None], [["1", "2", "3"]], "1"]}
+    path.write_text(json.dumps(document))
+    reading = reading_in(tar_of(folder))
+    assert values_of(reading) == {("b.time_it", "time"): [1_000_000]}
+    assert [(str(one), one.is_fault) for one in reading.left_out] == [
+        (f"box/{path.name}#/results/b.time_it/0/1: 'b.time_it' was skipped here, or has no number (NaN)", False),
+        (f"box/{path.name}#/results/b.time_it/0/2: 'b.time_it' failed here", False),
+    ]
+
+
+def test_a_name_that_an_object_has_twice_refuses_only_what_needs_it() -> None:
+    """A counter of Google Benchmark may have the name of another one. Equal values are no contradiction."""
+    row = '{"name": "%s", "run_type": "iteration", "real_time": 2.0, "cpu_time": 1.0, "time_unit": "ns", %s}'
+    rows = [
+        row % ("A", '"hits": 3, "hits": 4'),
+        row % ("B", '"threads": 1, "threads": 2, "items_per_second": 5, "items_per_second": 5'),
+        row % ("C", '"real_time": 2.0, "cpu_time": 7'),
+    ]
+    reading = reading_in(f'{{"context": {{"num_cpus": 2}}, "benchmarks": [{",".join(rows)}]}}'.encode())
+    times = {(name, "time"): [2] for name in "ABC"}
+    assert values_of(reading) == times | {("A", "cpu_time"): [1], ("B", "cpu_time"): [1], ("B", "items/s"): [5]}
+    assert [str(one) for one in reading.left_out if one.is_fault] == [
+        f"/benchmarks/{place}: it is there several times with different values, expected was a number"
+        for place in ("0/hits", "2/cpu_time")
+    ]
 
 
 def test_rows_of_google_benchmark_have_units_and_counters_of_their_own() -> None:
