@@ -213,6 +213,8 @@ def pull_summaries(runs: Sequence[Run]) -> dict[tuple[int | None, int | None], S
     return {sides: pull_summary(by_ends[sides], own, waits) for sides, own in by_sides.items()}
 
 
+#: What became of a run that did not measure all of its pairs, by its status.
+INCOMPLETE: dict[str, str] = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
 #: What becomes of a comparison without runs, by its state.
 UNPLANNED = {
     "unapproved": Summary(State.OPEN, "Waits for the approval of a maintainer"),
@@ -231,17 +233,53 @@ def comparison_summary(
 
 
 def pull_summary(
-    judgements: Iterable[PairedJudgement], runs: Iterable[Run], waits: Mapping[int, str] | None = None
+    judgements: Iterable[PairedJudgement], runs: Collection[Run], waits: Mapping[int, str] | None = None
 ) -> Summary:
-    """The summary of a head against its merge base, by pairs. ``waits``: why queued runs wait."""
-    overview = overview_of([JudgedBenchmark(row.benchmark, row.judgement) for row in judgements])
-    moved = different(overview.differing)
+    """The summary of a head against its merge base, by pairs. ``waits``: why queued runs wait.
+
+    Where nothing moved, only pairs that decide show that nothing changed. The end says which runs failed.
+    """
+    rows = list(judgements)
+    moved = different(
+        [JudgedBenchmark(row.benchmark, row.judgement) for row in rows if row.judgement.verdict in DIFFERING]
+    )
     if unfinished := [run.pk for run in runs if not run.done]:
         why = next((waits[pk] for pk in unfinished if pk in waits), "") if waits else ""
         so_far = f"so far {moved.sentence}; " if moved else ""
         return capitalised(Summary(State.OPEN, f"{so_far}being measured in pairs. {why}".strip()))
-    nothing = Summary(State.UNKNOWN, "not measured")
-    return capitalised(moved or (unchanged(overview, base="the base") if overview.benchmarks else nothing))
+    failures = failures_of(runs)
+    if not rows:
+        why = "; ".join(failures) or "too few pairs can be compared"
+        return Summary(State.UNKNOWN, f"Not measured: {why}")
+    state, sentence = moved or undecided(rows) or unchanged(overview_of_pairs(rows), base="the base")
+    return capitalised(Summary(state, "; ".join((sentence, *failures))))
+
+
+def failures_of(runs: Iterable[Run]) -> list[str]:
+    """What became of the runs that did not measure all of their pairs."""
+    ended = [(run, plain(run.error).strip().partition("\n")[0]) for run in runs if run.status in INCOMPLETE]
+    return [": ".join(filter(None, (f"run {run.pk} {INCOMPLETE[run.status]}", why))) for run, why in ended]
+
+
+def overview_of_pairs(rows: Iterable[PairedJudgement]) -> Overview:
+    return overview_of([JudgedBenchmark(row.benchmark, row.judgement) for row in rows])
+
+
+def undecided(rows: Sequence[PairedJudgement]) -> Summary | None:
+    """The summary of pairs that leave benchmarks open, with the widest interval; None if there are none."""
+    open_rows = [row for row in rows if row.judgement.verdict == Ruling.UNCERTAIN]
+    if not open_rows:
+        return None
+    names = {row.benchmark for row in open_rows}
+    settled = overview_of_pairs([row for row in rows if row.benchmark not in names])
+    widest = max(open_rows, key=lambda row: row.judgement.high - row.judgement.low)
+    metric, _, ratio, low, high, _, pairs, _ = widest.judgement
+    range_left = f"{numbers.change_interval(ratio, low, high)} of {metric.title}"
+    why = f"{pairs} pairs of {widest.benchmark} leave {range_left} open"
+    if not settled.counted:
+        return Summary(State.UNKNOWN, f"undecided in {benchmarks_of(len(names))}: {why}")
+    total = benchmarks_of(len({row.benchmark for row in rows}))
+    return Summary(State.SAME, f"no change in {settled.counted} of {total}; undecided in {len(names)}: {why}")
 
 
 def summary_of_sides(rows: ComparedRows) -> Summary:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -130,7 +131,7 @@ def store_environments(facts: Mapping[tuple[int, str], Mapping[str, Any]]) -> di
     Environment.objects.bulk_create(
         (
             Environment(machine_id=machine, digest=digest, facts={"series": dict(values), "recorded": {}})
-            for (machine, digest), values in facts.items()
+            for (machine, digest), values in sorted(facts.items(), key=itemgetter(0))  # so that no two imports deadlock
         ),
         ignore_conflicts=True,
     )
@@ -147,7 +148,7 @@ def store_benchmarks(
     Benchmark.objects.bulk_create(
         (
             Benchmark(project=project, name=name, digest=digest, definition=definition)
-            for (name, digest), definition in definitions.items()
+            for (name, digest), definition in sorted(definitions.items(), key=itemgetter(0))
         ),
         ignore_conflicts=True,
     )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from django.db.models import Q
 
 from speedtrack.alerts.detection.driftreferences import DriftReference, Heading, best_commits, ratios_within, references
+from speedtrack.alerts.lines.past import mark_past
 from speedtrack.alerts.lines.trials import TrialLine
 from speedtrack.alerts.models import ChangePoint
 from speedtrack.alerts.pairs.brackets import positions_of
@@ -68,7 +69,8 @@ def without_steps(points: TrialLine, steps: Sequence[tuple[int, float]]) -> list
 
 
 def suspect_drift(line: Heading, reference: DriftReference, new_drift: Drift) -> ChangePoint:
-    return ChangePoint.objects.create(
+    """Store the suspicion. It is news if a push measured the head: then a push revealed it."""
+    suspicion = ChangePoint.objects.create(
         series=line.window.series,
         branch=line.window.branch,
         kind=Kind.DRIFT,
@@ -80,6 +82,8 @@ def suspect_drift(line: Heading, reference: DriftReference, new_drift: Drift) ->
         high=new_drift.high,
         score=new_drift.score,
     )
+    mark_past(suspicion, [line.head.commit_id])
+    return suspicion
 
 
 def is_news(line: Heading, reference: DriftReference, new_drift: Drift) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from django.db.models import Count, Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
 
+from speedtrack.alerts.detection.history import why_not_measurable
 from speedtrack.alerts.headlines import headline
 from speedtrack.alerts.lines import lines, waiting
 from speedtrack.alerts.lines.trouble import isolated
@@ -25,7 +26,7 @@ from speedtrack.benchmarks.metrics import COUNTED, HEADLINE
 from speedtrack.benchmarks.models import Benchmark
 from speedtrack.benchmarks.storing import store_set
 from speedtrack.ground.postgres.preparedquery import RareRows
-from speedtrack.runs.models import IN_SERVICE, MEASURED, ROUTINE, Machine, Measurement, Reason, Run, Series
+from speedtrack.runs.models import MEASURED, ROUTINE, Measurement, Reason, Run, Series
 from speedtrack.runs.models import Status as RunStatus
 from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import queue
@@ -73,9 +74,9 @@ def ask_about(alert: Alert) -> list[Run]:
     related = ("series__benchmark", "series__machine", "series__project")
     changes = alert.change_points.filter(status=Status.CONFIRMED).select_related(*related)
     worst_first = sorted(changes, key=lambda cp: cp.rank)
-    machine = worst_first[0].series.machine if worst_first else None
-    if machine is None or not Machine.objects.filter(IN_SERVICE, pk=machine.pk).exists():
+    if not worst_first or why_not_measurable(worst_first[0].series):
         return []
+    machine = worst_first[0].series.machine
     here = [cp for cp in worst_first if cp.series.machine_id == machine.pk]
     counting, timing = plan_counts(alert, here), plan_suite(alert, here)
     is_large = any(abs(cp.ratio - 1) >= LARGE for cp in worst_first)
@@ -128,11 +129,14 @@ def plan_suite(alert: Alert, changes: Sequence[ChangePoint]) -> Run | None:
 
 
 def plan_more(alert: Alert, run: Run) -> Run | None:
-    """Queue the next round of a measured run, of the benchmarks that it leaves open; None if that was the last one."""
+    """Queue the next round of a measured run, of the benchmarks that it leaves open.
+
+    None if that was the last one, or if the machine measures nothing now.
+    """
     if run.status not in MEASURED or suites.rounds_of(run).count() >= ROUNDS:
         return None
     rows = [row for row in suites.compare_suite(run) if not row.moved and suites.is_open(row.comparison)]
-    if not rows:
+    if not rows or why_not_measurable(rows[0].series):
         return None
     benchmark_set = store_set(run.suite, list({row.series.benchmark_id: row.series.benchmark for row in rows}.values()))
     ends = alert.before_id, alert.commit_id

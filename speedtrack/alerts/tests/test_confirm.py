@@ -1,10 +1,14 @@
+from typing import Any
+
 import pytest
+from django.db.models.functions import Now
 
 from speedtrack.alerts.detection import detection
 from speedtrack.alerts.models import Alert, ChangePoint, Verdict
 from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.metrics import HEADLINE, METRICS
 from speedtrack.notices.models import Outbox
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Reason, Run, Series, Side
 from speedtrack.runs.queue import jobs, queue
@@ -108,6 +112,21 @@ def test_a_confirmation_that_fails_leaves_the_suspicion_with_the_reason(world: W
     assert {cp.status for cp in found} == {Status.UNSETTLED}
     assert all("the compiler is gone" in cp.note for cp in found)
     assert not Alert.objects.exists()
+
+
+def test_a_suspicion_outlives_a_machine_that_cannot_work_for_some_minutes(world: World, settings: Any) -> None:
+    world.factors = {world.shas[7]: 1.3}
+    world.queue_confirmation()
+    for _ in range(settings.MAX_ATTEMPTS):
+        Run.objects.update(not_before=Now())
+        run = builders.claim(world.machine)
+        failure = FailureReport(token=run.lease_token, kind="transient", error="no Docker daemon answers")
+        queue.fail(world.machine, run.pk, failure)
+        confirm.step()
+    assert {cp.status for cp in ChangePoint.objects.all()} == {Status.SETTLING}
+    Run.objects.update(not_before=Now())
+    world.until_quiet()
+    assert Alert.objects.get().commit.sha == world.shas[7]
 
 
 @pytest.mark.parametrize(

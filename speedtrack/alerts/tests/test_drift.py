@@ -205,6 +205,23 @@ def test_a_fresh_step_is_not_taken_for_a_drift(history: History) -> None:
     assert ChangePoint.objects.filter(kind=Kind.STEP, commit__in=commits[44:49]).count() >= 6
 
 
+@pytest.mark.parametrize("pushed", [True, False])
+def test_a_drift_of_commits_that_no_push_measured_is_the_past(history: History, pushed: bool) -> None:
+    commits = history.commits(60)
+    rng, series = random.Random(2), history.series()
+    Tag.objects.create(project=history.project, name="1.0", sha=commits[10].sha)
+    levels = [5000 * 1.003 ** max(0, i - 10) * rng.gauss(1, 0.004) for i in range(60)]
+    trials = {
+        commit.pk: [[level * rng.gauss(1, 0.004) for _ in range(5)]]
+        for commit, level in zip(commits, levels, strict=True)
+    }
+    history.measure([series], trials)
+    if not pushed:
+        Run.objects.update(reason=Reason.BACKFILL)
+    detection.detect()
+    assert [cp.past for cp in ChangePoint.objects.filter(kind=Kind.DRIFT)] == [not pushed]
+
+
 def test_the_references_are_the_release_the_commits_of_so_many_days_before_and_the_best_level(history: History) -> None:
     commits = history.commits(140)  # one per hour
     for i, commit in enumerate(commits):

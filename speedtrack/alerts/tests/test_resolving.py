@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -48,6 +49,19 @@ def test_a_later_change_back_fixes_the_alert(slowed: Slowed) -> None:
     event = alert.events.get(kind="fixed")
     assert (event.before, event.after, event.who) == ("confirmed", "fixed", None)
     assert f"{sha[:10]} brought the old level back" in event.note and "fixed on main" in event.note
+
+
+def test_a_change_that_a_person_called_invalid_is_no_return(slowed: Slowed, admin_user: User) -> None:
+    world, alert = slowed
+    push(world, "Make it fast again", 1 / 1.3, more=9)
+    Alert.objects.filter(pk=alert.pk).update(status="confirmed", fixed_by=None)
+    returned = Alert.objects.get(improvement=True)
+    triage.decide(returned, Decision("confirmed", "invalid", None, "the machine was overclocked"), admin_user)
+    confirm.step()
+    alert.refresh_from_db()
+    assert (alert.status, alert.fixed_by) == ("confirmed", None)
+    cp = of_series(alert, "server_cpu_ns_per_request")
+    assert resolving.later_changes(cp) == [] and resolving.later_return(cp, None) is None
 
 
 def test_open_alerts_cost_a_round_no_statement_while_nothing_undid_them(slowed: Slowed) -> None:

@@ -1,6 +1,7 @@
 """The whole effect: once a commit is named, every benchmark of the suite is measured for it, and what moved joins."""
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from speedtrack.notices.models import Outbox
 from speedtrack.notices.telling import tell_subscribers
 from speedtrack.processes import dispatch
 from speedtrack.reports import alerts as reports
-from speedtrack.runs.models import Reason, Run, Status
+from speedtrack.runs.fleet import machines
+from speedtrack.runs.models import MachineEvent, Reason, Run, Status
 from speedtrack.runs.queue import queue
+from speedtrack.runs.requests import changing
 from speedtrack.tests import builders, worlds
 
 from .conftest import World
@@ -136,6 +139,30 @@ def test_what_few_pairs_leave_open_is_measured_again_and_told_once(small: Wide) 
     assert AlertEvent.objects.filter(kind="measured").count() == 1
     (only,) = mails()
     assert "set-p1" in only.body
+
+
+@pytest.mark.parametrize("ended", ["retired", "paused", "untracked"])
+def test_what_few_pairs_leave_open_is_told_where_no_more_can_be_measured(small: Wide, ended: str) -> None:
+    small.sizes = {"get-p1": 1.3, "set-p1": 1.04}
+    builders.work(small.machine, small.speed)
+    if ended == "untracked":
+        changing.untrack(Alert.objects.get().project)
+    else:
+        {"retired": machines.retire, "paused": machines.pause}[ended](small.machine)
+        MachineEvent.objects.filter(kind="paused").update(at=Now() - timedelta(days=8))
+    confirm.step()
+    assert len(effect_runs()) == 1
+    tell_subscribers()
+    assert len(mails()) == 1
+
+
+def test_a_commit_has_no_effect_measured_on_a_machine_that_measures_nothing(small: Wide) -> None:
+    Run.objects.filter(reason=Reason.EFFECT).delete()
+    machines.pause(small.machine)
+    assert whole.ask() == 1, "it may be measured tomorrow"
+    Run.objects.filter(reason=Reason.EFFECT).delete()
+    MachineEvent.objects.filter(kind="paused").update(at=Now() - timedelta(days=8))
+    assert whole.ask() == 0
 
 
 def test_a_small_change_waits_for_its_whole_effect_and_is_told_once(small: Wide) -> None:

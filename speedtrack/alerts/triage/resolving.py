@@ -220,9 +220,13 @@ def log_half_width(cp: ChangePoint) -> float:
 
 
 def later_changes(cp: ChangePoint) -> list[ChangePoint]:
-    """The confirmed changes of the series after this one, in the order of the first branch that has both."""
+    """The confirmed changes of the series after this one, in the order of the first branch that has both.
+
+    One that a person called invalid is left out: it brought nothing back.
+    """
     same = ChangePoint.objects.filter(series=cp.series_id, status=ChangePoint.Status.CONFIRMED, ratio__gt=0)
-    changes = list(same.exclude(pk=cp.pk).select_related("series__benchmark", "branch", "before", "commit"))
+    valid = same.exclude(alert__status=Alert.Status.INVALID)
+    changes = list(valid.exclude(pk=cp.pk).select_related("series__benchmark", "branch", "before", "commit"))
     if not changes or cp.ratio <= 0:
         return []
     for branch in branches_of(cp):

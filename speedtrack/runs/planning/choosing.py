@@ -174,8 +174,8 @@ def plan_deferred(branch: Branch, commit_ids: Iterable[int], reason: Reason = Re
 
 
 def superseded_runs(project: Project, commit_ids: Iterable[int]) -> RunQuerySet:
-    cancelled = Run.objects.routine().filter(project=project, commit__in=list(commit_ids), status=Status.CANCELLED)
-    runs: RunQuerySet = cancelled.filter(events__after=Status.CANCELLED, events__why=SUPERSEDED).distinct()
+    """The runs of these commits that were put off for newer ones, and that nobody has cancelled since."""
+    runs: RunQuerySet = planning.cancelled_runs(project, SUPERSEDED).routine().filter(commit__in=list(commit_ids))
     return runs
 
 

@@ -10,7 +10,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.benchmarks.storing import usual_set
 from speedtrack.projects.models import Branch, Commit, Position, Project
-from speedtrack.runs.models import ROUTINE, Machine, PlanningPolicy, Reason, Run, RunEvent, Status
+from speedtrack.runs.models import ROUTINE, Machine, PlanningPolicy, Reason, Run, RunEvent, RunQuerySet, Status
 from speedtrack.runs.planning import gaps, policies
 from speedtrack.runs.queue import queue
 from speedtrack.runs.scheduling.order import PRIORITY
@@ -149,9 +149,15 @@ def requeue_returned(project: Project) -> int:
     Return the number of runs.
     """
     on_branch = Position.objects.filter(commit=OuterRef("commit"), branch__tracked=True)
-    cancelled = Run.objects.filter(Exists(on_branch), project=project, status=Status.CANCELLED)
-    last = RunEvent.objects.filter(run=OuterRef("pk")).order_by("-pk").values("why")[:1]
-    back = cancelled.annotate(why=Subquery(last)).filter(why__startswith=GONE, commit__unreachable_since=None)
+    back = cancelled_runs(project, GONE).filter(Exists(on_branch), commit__unreachable_since=None)
     for run in back:
         queue.retry(run, "a branch has the commit again")
     return len(back)
+
+
+def cancelled_runs(project: Project, why: str) -> RunQuerySet:
+    """The runs of a project, on the machines that measure it, that were cancelled last for a reason that begins so."""
+    last = RunEvent.objects.filter(run=OuterRef("pk")).order_by("-pk").values("why")[:1]
+    cancelled = Run.objects.filter(project=project, machine__projects=project, status=Status.CANCELLED)
+    runs: RunQuerySet = cancelled.annotate(why=Subquery(last)).filter(why__startswith=why)
+    return runs

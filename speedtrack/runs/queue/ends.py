@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db.models import F
@@ -21,6 +22,10 @@ from speedtrack.runs.queue.fence import attempt_of
 
 FURTHER_PAUSE = timedelta(minutes=10)  # after the attempt cap; three times as long after each further attempt
 FURTHER_ATTEMPTS = 6  # the last one begins 60 hours after the cap
+FURTHER_ATTEMPTS_OF_PAIRS = 4  # somebody waits for their answer: the last one begins 7 hours after the cap
+HANDED_BACK_OFTEN = 3  # times that one attempt of a run is handed back before the run waits
+HANDED_BACK_PAUSE = timedelta(minutes=1)  # then; twice as long after each further time
+LONGEST_HANDED_BACK_PAUSE = timedelta(hours=1)
 
 
 class Incomplete(Exception):
@@ -79,22 +84,33 @@ def end_run(run: Run, to: Status, why: str) -> None:
 
 
 def requeue_lost(run: Run, why: str, pause_s: float = 0) -> None:
-    """End a lost attempt: queue the run again, fail it at the attempt cap, or cancel it if that was requested."""
+    """End a lost attempt: queue the run again, fail it at the attempt cap, or cancel it if that was requested.
+
+    Whoever planned pairs reads how they ended. So they stay in the queue after the cap, and are tried again after
+    pauses that grow: a machine that cannot work for some hours leaves no suspicion undecided.
+    """
+    further = run.attempt - settings.MAX_ATTEMPTS
     if run.cancel_requested_at:
         end_run(run, Status.CANCELLED, "cancelled on request")
-    elif run.attempt >= settings.MAX_ATTEMPTS:
-        fail_without_machine(run, f"given up after {run.attempt} attempts; the last: {why}")
+    elif further < 0:
+        requeue(run, why, timedelta(seconds=pause_s))
+    elif run.paired and further < FURTHER_ATTEMPTS_OF_PAIRS:
+        requeue(run, why, FURTHER_PAUSE * 3**further)
     else:
-        Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
-        not_before = Now() + timedelta(seconds=pause_s)
-        run.move(Status.QUEUED, why, lease_until=None, not_before=not_before, progress=None, error=why)
+        fail_without_machine(run, f"given up after {run.attempt} attempts; the last: {why}")
+
+
+def requeue(run: Run, why: str, pause: timedelta) -> None:
+    """Queue a run again after a lost attempt, to be claimed after a pause."""
+    Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
+    run.move(Status.QUEUED, why, lease_until=None, not_before=Now() + pause, progress=None, error=why)
 
 
 def fail_without_machine(run: Run, why: str) -> None:
     """Fail a run that no machine finished.
 
     A run that measures a commit for its line gets further attempts after pauses. The pauses grow, so that a run that
-    kills its runner does so less and less often, and in the end no more. Pairs and canaries get no further attempts:
+    kills its runner does so less and less often, and in the end no more. Pairs have had theirs, and canaries get none:
     their planners see how they ended, and plan new ones.
     """
     end_run(run, Status.FAILED, why)
@@ -103,7 +119,22 @@ def fail_without_machine(run: Run, why: str) -> None:
         Run.objects.filter(pk=run.pk).update(retry_at=Now() + FURTHER_PAUSE * 3**further)
 
 
-def requeue_unharmed(run: Run, why: str) -> None:
-    """Queue a run again that its runner handed back. This attempt does not count."""
+def requeue_unharmed(run: Run, why: str, **changes: Any) -> None:
+    """Queue a run again that was taken from its runner, or that its runner handed back. This attempt does not count."""
     Attempt.objects.filter(run=run, token=run.lease_token).update(ended_at=Now(), outcome=Status.QUEUED)
-    run.move(Status.QUEUED, why, attempt=F("attempt") - 1, lease_until=None, not_before=Now(), progress=None)
+    fresh: dict[str, Any] = {"lease_until": None, "not_before": Now(), "progress": None, **changes}
+    run.move(Status.QUEUED, why, attempt=F("attempt") - 1, **fresh)
+
+
+def hand_back(run: Run, why: str) -> None:
+    """Queue a run again that its runner handed back.
+
+    One that is handed back again and again, as it fills the disk each time, waits longer and longer: as its attempts do
+    not count, the machine would do nothing else for ever.
+    """
+    times = run.attempts.filter(number=run.attempt).count()
+    if times < HANDED_BACK_OFTEN:
+        requeue_unharmed(run, why)
+    else:
+        pause = min(HANDED_BACK_PAUSE * 2 ** min(times - HANDED_BACK_OFTEN, 10), LONGEST_HANDED_BACK_PAUSE)
+        requeue_unharmed(run, why, not_before=Now() + pause, error=why)

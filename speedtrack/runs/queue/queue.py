@@ -39,9 +39,9 @@ from speedtrack.runs.queue.ends import (
     already_ended,
     already_requeued,
     end_run,
+    hand_back,
     missing_with_reason,
     requeue_lost,
-    requeue_unharmed,
     sent_documents,
 )
 from speedtrack.runs.queue.fence import attempt_of, held_run, set_related
@@ -307,7 +307,7 @@ def fail(machine: Machine, run_id: int, failure: FailureReport) -> None:
         accept_measurements(run)
         end_run(run, Status.FAILED, failure.error)
     elif failure.kind == "stopped" and not run.cancel_requested_at:
-        requeue_unharmed(run, failure.error)
+        hand_back(run, failure.error)
     else:
         requeue_lost(run, failure.error, pause_s=RETRY_PAUSE_S * run.attempt)
     failpoints.reach("fail.before_commit")

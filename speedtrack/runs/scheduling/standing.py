@@ -225,7 +225,8 @@ def why_wait(runs: Iterable[Run]) -> dict[int, str]:
 
 def after_error(run: Run) -> str:
     error = run.error.strip().partition("\n")[0][:300]
-    return f", because attempt {run.attempt} failed: {error.rstrip('.')}" if error else ""
+    end = f"attempt {run.attempt} failed" if run.attempt else "its runner handed it back"
+    return f", because {end}: {error.rstrip('.')}" if error else ""
 
 
 def refusal_of_version(machine: Machine) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db.models import F
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from speedtrack.processes import dispatch
@@ -73,17 +74,25 @@ def test_a_run_at_fault_itself_is_not_tried_again(tracked: Tracked, machine: Mac
     assert Run.objects.get(pk=run.pk).retry_at is None
 
 
-def test_a_pair_is_left_to_who_planned_it(tracked: Tracked, machine: Machine, settings: Any) -> None:
-    settings.MAX_ATTEMPTS = 1
+def test_a_pair_waits_longer_after_each_attempt_before_it_fails(
+    tracked: Tracked, machine: Machine, settings: Any
+) -> None:
+    """It stays in the queue meanwhile, so that whoever planned it waits instead of taking it for unmeasurable."""
+    settings.MAX_ATTEMPTS = 2
     first = Run.objects.get(rank=0)
     head = Run.objects.get(rank=1).commit_id
-    plan_pairs(Question(first.commit_id, head, machine, first.suite, first.benchmark_set, Reason.CONFIRM))
-    run = builders.claim(machine)
-    assert run.paired
-    builders.expire_lease(run)
-    queue.reap()
-    run.refresh_from_db()
-    assert (run.status, run.retry_at) == (Status.FAILED, None)
+    pairs = plan_pairs(Question(first.commit_id, head, machine, first.suite, first.benchmark_set, Reason.CONFIRM))
+    pauses = []
+    while (run := Run.objects.get(pk=pairs.pk)).status == Status.QUEUED:
+        Run.objects.filter(pk=pairs.pk).update(not_before=Now())
+        run = builders.claim(machine)
+        assert run == pairs
+        queue.fail(machine, run.pk, FailureReport(token=run.lease_token, kind="transient", error="no disk"))
+        run.refresh_from_db()
+        pauses.append(round((run.not_before - timezone.now()).total_seconds() / 15))
+    assert pauses[:-1] == [1, 40, 120, 360, 1080], "a quarter of a minute, then 10, 30, 90 and 270 minutes"
+    assert (run.status, run.retry_at) == (Status.FAILED, None), "further pairs are planned by those who need them"
+    assert run.error == "given up after 6 attempts; the last: no disk"
 
 
 def test_a_commit_that_left_its_branch_is_not_tried_again(given_up: Run) -> None:

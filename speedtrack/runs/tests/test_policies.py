@@ -14,6 +14,7 @@ from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.projects.mirrors import git
 from speedtrack.projects.models import Project
 from speedtrack.projects.sync import has_news
+from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import Deferral, Machine, PlanningPolicy, Reason, Run, Status
 from speedtrack.runs.planning import choosing, pushes
 from speedtrack.runs.planning.policies import BadPolicy
@@ -120,6 +121,58 @@ def test_a_newer_head_overtakes_and_what_waited_is_put_off_and_not_lost(
     assert [run.commit.sha for run in work(machine)] == second
     assert fill() == 1
     assert [run.pk for run in work(machine)] == [old.pk]
+
+
+@pytest.fixture
+def second(project: Project) -> Machine:
+    """Another machine that measures the project."""
+    added = builders.machine("m2")
+    project.machines.add(added)
+    return added
+
+
+def test_what_was_put_off_is_not_queued_again_where_nothing_measures_it(
+    project: Project, repository: Repository, machine: Machine, second: Machine
+) -> None:
+    save(project, most_waiting=1)
+    [sha] = pushed(project, repository, 1)
+    pushed(project, repository, 1)
+    machines.retire(second)
+    work(machine)
+    assert fill() == 1
+    status = dict(Run.objects.filter(commit__sha=sha).values_list("machine__name", "status"))
+    assert status == {"m1": Status.QUEUED, "m2": Status.CANCELLED}
+
+
+def test_what_a_person_cancelled_after_it_was_put_off_stays_cancelled(
+    project: Project, repository: Repository, machine: Machine, second: Machine
+) -> None:
+    save(project, most_waiting=1)
+    [sha] = pushed(project, repository, 1)
+    pushed(project, repository, 1)
+    assert work(machine) and work(second)
+    assert fill() == 2
+    byhand.cancel_run(Run.objects.get(commit__sha=sha, machine=second).pk)
+    pushed(project, repository, 1)
+    assert work(machine) and work(second)
+    assert fill() == 1
+    status = dict(Run.objects.filter(commit__sha=sha).values_list("machine__name", "status"))
+    assert status == {"m1": Status.QUEUED, "m2": Status.CANCELLED}
+
+
+def test_a_commit_that_is_back_is_not_queued_again_where_nothing_measures_it(
+    project: Project, repository: Repository, second: Machine
+) -> None:
+    before = repository.git("rev-parse", "HEAD")
+    [sha] = pushed(project, repository, 1)
+    repository.git("reset", "--quiet", "--hard", before)
+    pushes.sync_and_plan(project)
+    assert waiting() == []
+    machines.retire(second)
+    repository.git("reset", "--quiet", "--hard", sha)
+    pushes.sync_and_plan(project)
+    status = dict(Run.objects.filter(commit__sha=sha).values_list("machine__name", "status"))
+    assert status == {"m1": Status.QUEUED, "m2": Status.CANCELLED}
 
 
 def test_what_a_person_raised_is_not_put_off(project: Project, repository: Repository, machine: Machine) -> None:

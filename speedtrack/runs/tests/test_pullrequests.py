@@ -1,6 +1,7 @@
 """Pull requests: nothing is fetched or measured without an approval of just this head."""
 
 import hashlib
+import re
 from itertools import count
 from typing import Any
 
@@ -12,6 +13,7 @@ from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.judging.pulls import judge_pulls
 from speedtrack.judging.summaries import State, pull_summaries
 from speedtrack.projects.models import Project, PullRequest
+from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.models import Approval, Machine, Measurement, Reason, Run, Status
 from speedtrack.runs.planning import pullrequests, pushes
 from speedtrack.runs.planning.pullrequests import NotApprovable
@@ -121,6 +123,77 @@ def test_pairs_that_all_are_void_are_told(
     assert [(str(one.verdict), round(one.ratio, 2), one.pairs) for one in of_cpu] == [(verdict, 1.2, 15)] * 2
     (summary,) = pull_summaries(runs).values()
     assert summary == (State.SAME if is_same_program else State.UNKNOWN, sentence)
+
+
+def measure_pairs(machine: Machine, ratios: dict[str, tuple[float, float]], most: int = 15) -> None:
+    """Measure a run in pairs. ``ratios``: by benchmark those of the head in even and odd pairs; others stay away."""
+    run = builders.claim(machine)
+    for side, commit in builders.sides_of(run):
+        builders.send_build(run, commit, side=side)
+        for name, factors in ratios.items():
+            values = [5000.0 * (factors[pair % 2] if side == "head" else 1) for pair in range(min(most, run.trials))]
+            stopping = {"reason": "failed", "half_width": None, "target": 0.01, "trials": len(values), "thrown_out": 0}
+            document = builders.result(run, name, commit, values, side=side, stopping=stopping)
+            results.accept_result(machine, run.pk, document)
+    if len(ratios) == 2 and most >= run.trials:
+        queue.complete(machine, run.pk, run.lease_token)
+    else:
+        failure = FailureReport(token=run.lease_token, kind="permanent", error="the server ended\nits log: ...")
+        queue.fail(machine, run.pk, failure)
+
+
+STEADY, WILD = (1.0, 1.001), (1.5, 0.7)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "most", "state", "sentence"),
+    [
+        ({"get-p1": STEADY, "set-p1": STEADY}, 15, State.SAME, "No change in 2 benchmarks"),
+        (
+            {"get-p1": WILD, "set-p1": WILD},
+            15,
+            State.UNKNOWN,
+            r"Undecided in 2 benchmarks: 15 pairs of [gs]et-p1 leave \S+% to \+\S+% of .+ open",
+        ),
+        (
+            {"get-p1": STEADY, "set-p1": WILD},
+            15,
+            State.SAME,
+            r"No change in 1 of 2 benchmarks; undecided in 1: 15 pairs of set-p1 leave \S+% to \+\S+% of .+ open",
+        ),
+        (
+            {"get-p1": STEADY},
+            15,
+            State.SAME,
+            r"No change in 1 benchmark; run \d+ failed: the server ended",
+        ),
+        (
+            {"get-p1": STEADY},
+            3,
+            State.UNKNOWN,
+            r"Not measured: run \d+ failed: the server ended",
+        ),
+        ({}, 15, State.UNKNOWN, r"Not measured: run \d+ failed: the server ended"),
+    ],
+    ids=["steady", "wide", "one wide", "one missing", "few", "none"],
+)
+def test_only_pairs_that_decide_show_that_nothing_changed(
+    project: Project,
+    repository: Repository,
+    machine: Machine,
+    ratios: dict[str, tuple[float, float]],
+    most: int,
+    state: State,
+    sentence: str,
+) -> None:
+    sha = pull(repository)
+    approval = pullrequests.approve(known(project, sha), sha, None)
+    pullrequests.plan_approved()
+    measure_pairs(machine, ratios, most)
+    approval.refresh_from_db()
+    (summary,) = pull_summaries(pullrequests.runs_of(approval)).values()
+    assert re.fullmatch(sentence, summary.sentence), summary.sentence
+    assert summary.state == state
 
 
 def test_a_new_push_needs_a_new_approval_and_cancels_what_waits(project: Project, repository: Repository) -> None:

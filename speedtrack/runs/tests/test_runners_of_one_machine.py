@@ -2,12 +2,15 @@
 
 import pytest
 from django.db import connection
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from speedtrack import __version__
 from speedtrack.runs.documents import FailureReport
 from speedtrack.runs.fleet import tokens
 from speedtrack.runs.models import Machine, Run
 from speedtrack.runs.queue import queue
+from speedtrack.runs.scheduling import standing
 from speedtrack.runs.scheduling.versions import PROTOCOL
 from speedtrack.tests import builders
 
@@ -58,9 +61,36 @@ def test_a_run_handed_back_by_a_stopping_runner_has_lost_no_attempt(machine: Mac
         assert run is not None
         stopped = FailureReport(token=run.lease_token, kind="stopped", error="runner is shutting down")
         queue.fail(machine, run.pk, stopped)
+        Run.objects.update(not_before=Now())
     run = Run.objects.get(pk=run.pk)
-    assert (run.status, run.attempt, run.error) == ("queued", 0, "")
+    assert (run.status, run.attempt) == ("queued", 0)
     assert Run.objects.filter(status="failed").count() == 0
+
+
+def test_a_run_that_is_handed_back_again_and_again_lets_others_go_first(machine: Machine) -> None:
+    """As one that fills the disk: the runner clears it, and would take the same run for ever."""
+    order = []
+    for _ in range(6):
+        run = queue.claim(machine, "one")
+        assert run is not None
+        order.append(run.pk)
+        stopped = FailureReport(token=run.lease_token, kind="stopped", error="the disk is full: free space")
+        queue.fail(machine, run.pk, stopped)
+    first, second = dict.fromkeys(order)
+    assert order == [first] * 3 + [second] * 3
+    run = Run.objects.get(pk=first)
+    assert (run.status, run.attempt) == ("queued", 0)
+    sentence = standing.why_wait([run])[first]
+    assert sentence.startswith("It is not tried before ")
+    assert sentence.endswith(", because its runner handed it back: the disk is full: free space.")
+    pauses = []
+    for _ in range(9):
+        Run.objects.filter(pk=first).update(not_before=Now())
+        held = queue.claim(machine, "one")
+        assert held == run
+        queue.fail(machine, first, FailureReport(token=held.lease_token, kind="stopped", error="the disk is full"))
+        pauses.append(round((Run.objects.get(pk=first).not_before - timezone.now()).total_seconds() / 60))
+    assert pauses == [2, 4, 8, 16, 32, 60, 60, 60, 60], "minutes"
 
 
 def test_the_refusal_is_a_403_over_http(machine: Machine, client) -> None:  # type: ignore[no-untyped-def]
