@@ -21,7 +21,8 @@ from speedtrack.stats.histogram import HEADER, Recorded, Whole
 SIZES = struct.Struct(">II")
 FEW_SYMBOLS = 3  # zlib's memLevel: a Huffman code for 512 of them
 # Bounds for the time and memory of what no driver sends; beyond them a histogram stays as it came.
-LARGEST_MATRIX = 1 << 20  # cells, also of places without a count
+LARGEST_MATRIX = 1 << 19  # cells, also of places without a count
+FARTHEST = 1 << 16  # places of one histogram; three digits of any number of 64 bits take 56,320
 LONGEST = 1 << 16  # bytes of an uncompressed histogram; the driver's have up to 50,000
 LONGEST_IN_ALL = 1 << 22
 MOST = 2000
@@ -32,21 +33,24 @@ class Packer:
 
     def __init__(self) -> None:
         self.taken: list[Recorded] = []
+        self.offered = 0
         self.length = 0
 
     def took(self, text: bytes) -> bool:
         """Take the histogram that a text contains, if it is a whole one within the bounds."""
+        self.offered += 1
+        if self.offered > MOST or self.length > LONGEST_IN_ALL:
+            return False
         try:
             plain = histogram.inflate(text, LONGEST)
+            self.length += len(plain)
             recorded = histogram.parse(plain)
         except ValueError:
             return False
-        self.length += len(plain)
-        is_within = self.length <= LONGEST_IN_ALL and len(self.taken) < MOST and recorded.end <= LARGEST_MATRIX
-        if is_within and histogram.is_whole(plain):
-            self.taken.append(recorded)
-            return True
-        return False
+        if recorded.end > FARTHEST or not histogram.is_whole(plain):
+            return False
+        self.taken.append(recorded)
+        return True
 
     def packed(self) -> bytes:
         if not self.taken:

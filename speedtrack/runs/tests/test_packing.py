@@ -133,7 +133,7 @@ def test_what_looks_like_a_histogram_elsewhere_stays_as_it_came() -> None:
 def test_more_histograms_than_a_runner_sends_take_bounded_memory() -> None:
     """Beyond the bounds they stay as they came; the matrices hold no more cells than is allowed."""
     far = [
-        text_of(histogram.plain_of(Recorded(HEADER_OF_DRIVER, np.array([i, 9**6]), np.array([1, 2]))))
+        text_of(histogram.plain_of(Recorded(HEADER_OF_DRIVER, np.array([i, 50_000]), np.array([1, 2]))))
         for i in (1, 2, 3)
     ]
     many = [encoded([value]) for value in range(packedhistograms.MOST + 10)]
