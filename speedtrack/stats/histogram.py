@@ -13,10 +13,15 @@ import numpy as np
 
 from speedtrack.stats.arrays import Array
 
+Whole = np.ndarray[Any, np.dtype[np.int64]]
+
 # https://github.com/HdrHistogram/HdrHistogram, "encoding version 2".
 COMPRESSED_COOKIE, COOKIE = 0x1C849314, 0x1C849313
-HEAD = struct.Struct(">iiiiqqd")  # cookie, length, offset, digits, lowest, highest, ratio
+HEADER = struct.Struct(">iiqqd")  # offset, digits, lowest, highest, ratio
+HEAD = struct.Struct(">ii" + HEADER.format[1:])  # cookie and length before them
+BEFORE = HEAD.size - HEADER.size
 LARGEST_BUCKET = 48  # its values are 78 hours in ns
+LARGEST_PLACE = 1 << 31  # of an array of counts
 LONGEST = 1 << 22  # bytes of an unpacked histogram: more than any driver writes
 
 
@@ -47,39 +52,107 @@ class Histogram(NamedTuple):
         return cls(values[order], counts[order])
 
 
-def decode(text: str) -> Histogram:
+class Recorded(NamedTuple):
+    """What a driver recorded: how often, at which ascending places of an array of counts.
+
+    ``header``: offset, digits, lowest, highest and ratio, packed as HEAD has them.
+    """
+
+    header: bytes
+    places: Whole
+    counts: Whole
+
+    @property
+    def end(self) -> int:
+        """The place after the last one; 0 if it is empty."""
+        return 1 + int(self.places[-1]) if len(self.places) else 0
+
+
+def decode(histogram: str | Recorded) -> Histogram:
     """The histogram in ``latency_hdr_v2``, each value the middle of its bucket, at least 1. Raises ValueError."""
+    recorded = histogram if isinstance(histogram, Recorded) else parse(inflate(histogram))
+    _, digits, lowest, _, _ = HEADER.unpack(recorded.header)
+    return Histogram(_middles(recorded.places, digits, lowest), recorded.counts.astype(np.float64))
+
+
+def encode(recorded: Recorded) -> str:
+    """``latency_hdr_v2`` of what was recorded: always the same text, as deflate is told not to compress it."""
+    packed = zlib.compress(plain_of(recorded), 0)
+    return base64.b64encode(struct.pack(">ii", COMPRESSED_COOKIE, len(packed)) + packed).decode()
+
+
+def inflate(text: str | bytes, longest: int = LONGEST) -> bytes:
+    """The histogram without base64 and deflate, cut after ``longest`` bytes. Raises ValueError."""
     try:
         packed = base64.b64decode(text, validate=True)
         cookie, length = struct.unpack_from(">ii", packed)
-        plain = zlib.decompressobj().decompress(packed[8 : 8 + length], LONGEST)
-        inner, length, _, digits, lowest, _, _ = HEAD.unpack_from(plain)
+        plain = zlib.decompressobj().decompress(packed[8 : 8 + length], longest)
     except (ValueError, struct.error, zlib.error) as e:
         raise ValueError(f"not a compressed HdrHistogram: {e}") from e
-    if (cookie, inner) != (COMPRESSED_COOKIE, COOKIE) or not 0 <= digits <= 5 or lowest < 1:
+    if cookie != COMPRESSED_COOKIE:
         raise ValueError("not a compressed HdrHistogram of version 2")
-    counts = _zigzag_numbers(np.frombuffer(plain[HEAD.size : HEAD.size + length], np.uint8))
-    steps = np.where(counts < 0, -counts, 1)  # a negative number stands for so many zeros
-    indices = (np.cumsum(steps) - steps)[counts > 0]
-    return Histogram(_middles(indices, digits, lowest), counts[counts > 0].astype(np.float64))
+    return plain
 
 
-Whole = np.ndarray[Any, np.dtype[np.int64]]
+def parse(plain: bytes) -> Recorded:
+    """What an uncompressed histogram stands for. Raises ValueError."""
+    if len(plain) < HEAD.size:
+        raise ValueError("not a compressed HdrHistogram: too short")
+    cookie, length, _, digits, lowest, _, _ = HEAD.unpack_from(plain)
+    if cookie != COOKIE or not 0 <= digits <= 5 or lowest < 1:
+        raise ValueError("not a compressed HdrHistogram of version 2")
+    encoded = _leb128_numbers(plain[HEAD.size : HEAD.size + length])
+    numbers = (encoded >> 1) ^ -(encoded & 1)  # ZigZag
+    steps = np.where(numbers < 0, -numbers, 1)  # a negative number stands for so many zeros
+    if steps.sum(dtype=np.float64) > LARGEST_PLACE:
+        raise ValueError("a histogram with a place that is too large")
+    found = np.flatnonzero(numbers > 0)
+    return Recorded(plain[BEFORE : HEAD.size], np.cumsum(steps)[found] - 1, numbers[found])
 
 
-def _zigzag_numbers(content: np.ndarray[Any, np.dtype[np.uint8]]) -> Whole:
-    """The numbers of a ZigZag LEB128 encoding, none of them longer than eight bytes."""
-    ends = np.flatnonzero(content < 0x80)
-    if not len(ends):
-        return np.zeros(0, np.int64)
-    begins = np.concatenate([[0], ends[:-1] + 1])
-    septets = content[: ends[-1] + 1].astype(np.int64)
-    order = np.arange(len(septets)) - np.repeat(begins, ends - begins + 1)
-    if int(order.max()) > 7:
+def is_whole(plain: bytes) -> bool:
+    """Whether an uncompressed histogram has all bytes that it should have, and no others."""
+    _, length = struct.unpack_from(">ii", plain)
+    return bool(len(plain) == HEAD.size + length and plain[-1:] < b"\x80")
+
+
+def plain_of(recorded: Recorded) -> bytes:
+    """The uncompressed histogram, as HdrHistogram writes it: no number of it stands for less than it could."""
+    encoded = np.empty((len(recorded.places), 2), np.int64)  # ZigZag of -zeros, if there are any, and of each count
+    encoded[:, 0] = 2 * np.diff(recorded.places, prepend=-1) - 3
+    encoded[:, 1] = 2 * recorded.counts
+    content = _leb128(encoded[encoded > 0])
+    return struct.pack(">ii", COOKIE, len(content)) + recorded.header + content
+
+
+def _leb128_numbers(content: bytes) -> Whole:
+    """The numbers of a LEB128 encoding. Raises ValueError if one of them is longer than eight bytes."""
+    octets = np.frombuffer(content, np.uint8)
+    ends = np.flatnonzero(octets < 0x80)
+    lengths = np.diff(ends, prepend=-1)
+    longest = int(lengths.max(initial=1))
+    if longest > 8:
         raise ValueError("a histogram with a number that is too large")
-    encoded = np.add.reduceat((septets & 0x7F) << (7 * order), begins)
-    numbers: Whole = (encoded >> 1) ^ -(encoded & 1)
+    numbers: Whole = octets[ends].astype(np.int64)
+    for earlier in range(1, longest):  # bytes before the last, which has the highest bits
+        longer = np.flatnonzero(lengths > earlier)
+        numbers[longer] = numbers[longer] << 7 | octets[ends[longer] - earlier] & 0x7F
     return numbers
+
+
+def _leb128(numbers: Whole) -> bytes:
+    """The LEB128 encoding of numbers, none of them below 0."""
+    longest = (int(numbers.max(initial=0)).bit_length() + 6) // 7
+    sizes = np.ones(len(numbers), np.int64)
+    for place in range(1, longest):
+        sizes += numbers >> 7 * place > 0
+    octets = np.empty(int(sizes.sum()), np.uint8)
+    at = np.cumsum(sizes) - sizes
+    while len(numbers):
+        octets[at] = numbers & 0x7F | (numbers > 0x7F) << 7
+        longer = np.flatnonzero(numbers > 0x7F)
+        numbers, at = numbers[longer] >> 7, at[longer] + 1
+    return octets.tobytes()
 
 
 def _middles(indices: Whole, digits: int, lowest: int) -> Array:

@@ -1,7 +1,6 @@
 """Measurements with their samples, and trials with their documents."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,8 +29,7 @@ from research.scale.histories.runs import EndedRun, SucceededRuns, make_ended
 from research.scale.histories.sizes import TRIALS
 from research.scale.histories.world import METRICS, Story, golden
 from speedtrack.runs import packing
-from speedtrack.stats.histogram import Histogram, decode
-from speedtrack.tests.latencies import encoded_counts, place_of
+from speedtrack.stats.histogram import Recorded, encode, inflate, parse
 
 AT_ONCE = 200_000  # measurements
 BETWEEN, WITHIN = 0.008, 0.004  # relative standard deviation of runs, and of the trials of a run
@@ -39,6 +37,8 @@ STEP_EVERY = 40  # measured commits
 STOPPING = json.dumps({"reason": "target", "half_width": 0.0123, "target": 0.01, "trials": TRIALS, "thrown_out": 0})
 HISTOGRAM = "HISTFAAA"  # how each latency histogram begins
 HISTOGRAMS = 200  # different ones; trials of one result, which are compressed together, seldom have the same
+DRIVER_BUCKET = 4  # places of a histogram of three digits: 2^10 to a power of two, the driver has 2^8
+DRIVER_BUCKET_WIDTH = np.log(2) / 2**8  # relative, in the mean
 FLAGGED_SHARE = 0.01
 
 
@@ -208,17 +208,15 @@ def varied(value: Any, rng: np.random.Generator) -> Any:
 def histograms() -> list[str]:
     """The golden histogram, each time a little faster or slower, with counts as another trial would have them."""
     rng = np.random.default_rng(HISTOGRAMS)
-    golden_histogram = decode(golden()["trials"][0]["driver"]["tests"][-1]["latency_hdr_v2"])
-    return [encoded_counts(varied_counts(golden_histogram, rng)) for _ in range(HISTOGRAMS)]
+    recorded = parse(inflate(golden()["trials"][0]["driver"]["tests"][-1]["latency_hdr_v2"]))
+    return [encode(varied_counts(recorded, rng)) for _ in range(HISTOGRAMS)]
 
 
-def varied_counts(histogram: Histogram, rng: np.random.Generator) -> Counter[int]:
-    values = (histogram.values * np.exp(0.02 * rng.normal())).astype(int).tolist()
-    counts: Counter[int] = Counter()
-    for value, count in zip(values, rng.poisson(histogram.counts).tolist(), strict=True):
-        if count:
-            counts[place_of(value)] += count
-    return counts
+def varied_counts(recorded: Recorded, rng: np.random.Generator) -> Recorded:
+    """Moved by some of the driver's buckets, which are as wide as DRIVER_BUCKET of the histogram's."""
+    buckets = round(0.02 / DRIVER_BUCKET_WIDTH * rng.normal())
+    counts = rng.poisson(recorded.counts)
+    return Recorded(recorded.header, recorded.places[counts > 0] + DRIVER_BUCKET * buckets, counts[counts > 0])
 
 
 def watched_metrics(story: Story) -> list[str]:

@@ -93,7 +93,7 @@ def function_tables(points: Sequence[ChangePoint], settled: Mapping[int, Verdict
 
 def costs_of(result: Result) -> list[FunctionCosts]:
     """The costs that the counted processes of a result executed, one entry per process."""
-    servers = (document.get("server", {}) for document in result.unpacked())
+    servers = (document.get("server", {}) for document in result.unpacked(histograms=None))
     return [FunctionCosts(c["inside"], c["functions"]) for server in servers if (c := server.get("counted"))]
 
 

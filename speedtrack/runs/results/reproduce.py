@@ -80,7 +80,7 @@ def scripts_of(run: Run, results: Iterable[Result]) -> list[str]:
 
 
 def script_of(run: Run, result: Result, definition: Definition) -> str:
-    recipe = next(result.unpacked())["reproduce"]
+    recipe = next(result.unpacked(histograms=None))["reproduce"]
     commit = run.base if result.side == Side.BASE and run.base else run.commit
     section = next(benchmark for benchmark in definition.benchmark if benchmark.name == result.benchmark.name)
     built = {PurePosixPath(path).name: f"$room/source/{path}" for path in definition.build.artifacts}

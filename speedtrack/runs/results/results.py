@@ -194,7 +194,7 @@ def check_repetition(earlier: Result, result: ResultDocument, samples: Mapping[s
     is_same = (
         list(earlier.trials.order_by("number").values_list(*TRIAL_COLUMNS)) == [trial_columns(t) for t in trials]
         and {row.measurement.series.metric: row.by_trial for row in stored_samples} == again
-        and list(earlier.unpacked()) == [trial_document(t) for t in trials]
+        and packing.canonical(earlier.unpacked()) == packing.canonical(map(trial_document, trials))
     )
     if not is_same:
         subject = f"measurement of {result.benchmark.name}, side {earlier.side}"

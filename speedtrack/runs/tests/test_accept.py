@@ -1,4 +1,7 @@
+import base64
+import struct
 import threading
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,7 +25,9 @@ from speedtrack.runs.models import (
 from speedtrack.runs.queue import fence, queue
 from speedtrack.runs.requests.tracking import Tracked
 from speedtrack.runs.results import results
+from speedtrack.stats import histogram
 from speedtrack.tests import builders
+from speedtrack.tests.latencies import encoded
 
 EMPTY = json_digest({})
 
@@ -95,6 +100,25 @@ def test_another_measurement_of_a_benchmark_is_refused_and_the_first_stays(
         send(run, values, **changes)
     assert counts() == before
     assert set(Measurement.objects.filter(series__metric="server_cpu_ns_per_request").values_list("value")) == {(1.0,)}
+
+
+def test_the_same_latencies_may_be_sent_again_compressed_otherwise(run: Run) -> None:
+    """Which bytes deflate makes of a histogram depends on the implementation; the stored text is our own."""
+
+    def send_latencies(text: str) -> None:
+        document = builders.result(run, "get-p1", run.commit, [1.0] * 5)
+        for trial in document.trials:
+            trial.driver["latency_hdr_v2"] = text
+        results.accept_result(run.machine, run.pk, document)
+
+    for level in (9, 9, 1):
+        packed = zlib.compress(histogram.inflate(encoded([5000, 6000])), level)
+        send_latencies(base64.b64encode(struct.pack(">ii", histogram.COMPRESSED_COOKIE, len(packed)) + packed).decode())
+    with pytest.raises(results.Contradiction, match="another measurement of get-p1"):
+        send_latencies(encoded([5000, 7000]))
+    assert {document["driver"]["latency_hdr_v2"] for document in Result.objects.get().unpacked()} == {
+        encoded([5000, 6000])
+    }
 
 
 def test_why_instructions_are_not_countable_is_kept_with_the_result(run: Run) -> None:
