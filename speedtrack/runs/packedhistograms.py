@@ -32,11 +32,11 @@ class Packer:
     """Collects histograms and packs them."""
 
     def __init__(self) -> None:
-        self.taken: list[Recorded] = []
+        self.histograms: list[Recorded] = []
         self.offered = 0
         self.length = 0
 
-    def took(self, text: bytes) -> bool:
+    def add(self, text: bytes) -> bool:
         """Take the histogram that a text contains, if it is a whole one within the bounds."""
         self.offered += 1
         if self.offered > MOST or self.length > LONGEST_IN_ALL:
@@ -49,11 +49,11 @@ class Packer:
             return False
         if recorded.end > FARTHEST or not histogram.is_whole(plain):
             return False
-        self.taken.append(recorded)
+        self.histograms.append(recorded)
         return True
 
     def packed(self) -> bytes:
-        if not self.taken:
+        if not self.histograms:
             return b""
         outer, lowest = zip(*map(matrix_of, self.groups()), strict=True)
         by_codes = zlib.compressobj(memLevel=FEW_SYMBOLS, strategy=zlib.Z_HUFFMAN_ONLY)
@@ -63,7 +63,7 @@ class Packer:
         """Histograms that follow each other, as many as have a matrix within the bound."""
         group: list[Recorded] = []
         end = 0
-        for recorded in self.taken:
+        for recorded in self.histograms:
             end = max(end, recorded.end)
             if group and end * (len(group) + 1) > LARGEST_MATRIX:
                 yield group
@@ -102,8 +102,8 @@ def unpack(packed: bytes) -> Iterator[Recorded]:
         places = np.cumsum(read_numbers(outer, rows))
         cells = read_numbers(outer, rows * columns) << 8 | np.frombuffer(lowest.read(rows * columns), np.uint8)
         for header, counts in zip(headers, cells.reshape(rows, columns).T, strict=True):
-            found = np.flatnonzero(counts)
-            yield Recorded(header, places[found], counts[found])
+            nonzero = np.flatnonzero(counts)
+            yield Recorded(header, places[nonzero], counts[nonzero])
 
 
 def read_numbers(file: BytesIO, count: int) -> Whole:

@@ -33,15 +33,17 @@ PIECE = 64 * 1024  # bytes that are unpacked at once
 
 def pack(documents: Iterable[Mapping[str, Any]]) -> bytes:
     packer, histograms = zlib.compressobj(LEVEL, zdict=TYPICAL), packedhistograms.Packer()
-    taken_value = f":{MARK}".encode()
+    mark = f":{MARK}".encode()
 
     def without_histograms(document: Mapping[str, Any]) -> bytes:
         line = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-        return HISTOGRAM.sub(lambda value: taken_value if histograms.took(value[1]) else value[0], line)
+        return HISTOGRAM.sub(lambda value: mark if histograms.add(value[1]) else value[0], line)
 
     lines = b"".join([packer.compress(without_histograms(document)) for document in documents]) + packer.flush()
-    taken = histograms.packed()
-    return HEAD.pack(BEGIN, len(lines), zlib.crc32(taken)) + lines + taken if taken else lines
+    packed_histograms = histograms.packed()
+    if not packed_histograms:
+        return lines
+    return HEAD.pack(BEGIN, len(lines), zlib.crc32(packed_histograms)) + lines + packed_histograms
 
 
 def unpack(packed: bytes, histograms: Callable[[Recorded], Any] | None = encode) -> Iterator[dict[str, Any]]:
@@ -49,11 +51,13 @@ def unpack(packed: bytes, histograms: Callable[[Recorded], Any] | None = encode)
 
     ``histograms`` makes of each what stands in its place: by default its text, None if they are not to be read.
     """
-    lines, taken, check = parts_of(packed)
-    found = map(histograms, packedhistograms.unpack(intact(taken, check))) if histograms else repeat(None)
+    lines, packed_histograms, check = parts_of(packed)
+    forms: Iterator[Any] = repeat(None)
+    if histograms:
+        forms = map(histograms, packedhistograms.unpack(intact(packed_histograms, check)))
 
     def histogram_or_int(literal: str) -> Any:
-        return next(found) if literal == MARK else int(literal)
+        return next(forms) if literal == MARK else int(literal)
 
     for line in lines_of(lines):
         yield json.loads(line, parse_int=histogram_or_int)
@@ -66,8 +70,8 @@ def canonical(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def trial_numbers(packed: bytes) -> list[int]:
     """The numbers of the trials. The documents are unpacked but not parsed: the check sums vouch for the rest."""
-    lines, taken, check = parts_of(packed)
-    intact(taken, check)
+    lines, packed_histograms, check = parts_of(packed)
+    intact(packed_histograms, check)
     keys = map(FIRST_KEY.match, lines_of(lines))
     return [int(key[1]) for key in keys if key]
 
@@ -81,10 +85,10 @@ def parts_of(packed: bytes) -> tuple[bytes, bytes, int]:
     return packed[HEAD.size : end], packed[end:], check
 
 
-def intact(taken: bytes, check: int) -> bytes:
-    if zlib.crc32(taken) != check:
+def intact(content: bytes, check: int) -> bytes:
+    if zlib.crc32(content) != check:
         raise ValueError("the histograms of trials are damaged")
-    return taken
+    return content
 
 
 def lines_of(packed: bytes) -> Iterator[bytes]:

@@ -106,8 +106,8 @@ def parse(plain: bytes) -> Recorded:
     steps = np.where(numbers < 0, -numbers, 1)  # a negative number stands for so many zeros
     if steps.sum(dtype=np.float64) > LARGEST_PLACE:
         raise ValueError("a histogram with a place that is too large")
-    found = np.flatnonzero(numbers > 0)
-    return Recorded(plain[BEFORE : HEAD.size], np.cumsum(steps)[found] - 1, numbers[found])
+    nonzero = np.flatnonzero(numbers > 0)
+    return Recorded(plain[BEFORE : HEAD.size], np.cumsum(steps)[nonzero] - 1, numbers[nonzero])
 
 
 def is_whole(plain: bytes) -> bool:

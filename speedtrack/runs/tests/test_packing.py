@@ -139,8 +139,8 @@ def test_more_histograms_than_a_runner_sends_take_bounded_memory() -> None:
     many = [encoded([value]) for value in range(packedhistograms.MOST + 10)]
     documents = in_documents(far + many)
     packer = packedhistograms.Packer()
-    took = [packer.took(document["latency_hdr_v2"].encode()) for document in documents]
-    assert sum(took) == packedhistograms.MOST and not any(took[packedhistograms.MOST :])
+    added = [packer.add(document["latency_hdr_v2"].encode()) for document in documents]
+    assert sum(added) == packedhistograms.MOST and not any(added[packedhistograms.MOST :])
     assert all(
         len(group) * max(one.end for one in group) <= packedhistograms.LARGEST_MATRIX for group in packer.groups()
     )
