@@ -148,7 +148,7 @@ def store_benchmarks(
     Benchmark.objects.bulk_create(
         (
             Benchmark(project=project, name=name, digest=digest, definition=definition)
-            for (name, digest), definition in sorted(definitions.items(), key=itemgetter(0))
+            for (name, digest), definition in definitions.items()
         ),
         ignore_conflicts=True,
     )
