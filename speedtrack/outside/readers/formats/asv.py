@@ -141,23 +141,24 @@ def gather_row(name: str, row: AsvRow, definition: Node, origin: FileOrigin, rea
     results, started = row.columns["result"].list(), row.columns.get("started_at")
     at = reading.moment(started if started and started.value is not None else None, Node.milliseconds)
     there = FileOrigin(origin.commit, origin.machine, origin.environment, at)
+    skipped_count = 0
     for index, parameters in enumerate(combinations(row, definition)):
         if index >= len(results):
             raise row.columns["result"].refused("it has fewer results than its parameters have combinations")
-        result = results[index]
-        if result.value is None:
-            reading.skip(result.pointer, f"{name!r} failed here")
-        elif is_skipped(result):
-            reading.skip(result.pointer, f"{name!r} was skipped here, or has no number (NaN)")
-        else:
-            with reading.part():
-                numbers = numbers_of(row, index, reading)
-                reading.add(FileBenchmark(name, parameters), measure, numbers, there, result.pointer)
+        if is_skipped(results[index]):
+            skipped_count += 1
+            continue
+        with reading.part():
+            numbers = numbers_of(row, index, reading)
+            reading.add(FileBenchmark(name, parameters), measure, numbers, there, results[index].pointer)
+    if skipped_count:  # one sentence of all: histories have thousands of such rows
+        counts = f"{skipped_count} of {len(results)} combinations"
+        reading.skip(row.columns["result"].pointer, f"{name!r} failed, was skipped or has no number in {counts}")
 
 
 def is_skipped(result: Node) -> bool:
-    """Return whether the combination was skipped: asv then writes NaN."""
-    return isinstance(result.value, float) and isnan(result.value)
+    """Return whether the combination failed or was skipped: asv then writes null or NaN."""
+    return result.value is None or (isinstance(result.value, float) and isnan(result.value))
 
 
 def numbers_of(row: AsvRow, index: int, reading: FileResults) -> list[float] | FileSummary:
