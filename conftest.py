@@ -23,6 +23,7 @@ from pytest_django.plugin import DjangoDbBlocker
 from xdist.scheduler import LoadScopeScheduling
 
 from runners.tests import broker_servers
+from speedtrack.tests.programs import find_nginx
 
 pytest_plugins = ["pytester"]
 
@@ -111,10 +112,6 @@ def lacks_sshd() -> str:
 
 def lacks_rabbitmq() -> str:
     return "" if broker_servers.RABBITMQ.exists() else "rabbitmq-server is not installed"
-
-
-def find_nginx() -> str | None:
-    return shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 
 
 def lacks_debian_postgresql() -> str:

@@ -12,11 +12,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from conftest import find_nginx
 from runners.tests.ports import free_port
 from speedtrack.http import bodylimits
 from speedtrack.notices.tests.servers import certificate
 from speedtrack.processes import devstack
+from speedtrack.tests.programs import find_nginx
 from speedtrack.tests.test_proxy import Behind
 from speedtrack.tests.test_webserver import wait_for
 
