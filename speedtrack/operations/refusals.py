@@ -12,13 +12,12 @@ from speedtrack.operations.performing import BadInput, Ended
 from speedtrack.projects import deliveries, hooks
 from speedtrack.projects.errors import RepositoryError
 from speedtrack.retention.pruning import PruningFailed, PruningUnderWay
-from speedtrack.runs.errors import NoSuchThing
+from speedtrack.runs.errors import NoBase, NoSuchThing
 from speedtrack.runs.fleet import machines
 from speedtrack.runs.fleet.tokens import WrongToken
 from speedtrack.runs.planning.approvals import NotApprovable
 from speedtrack.runs.planning.policies import BadPolicy
 from speedtrack.runs.planning.questions import NotComparable
-from speedtrack.runs.results.profiles import NoBase
 from speedtrack.runs.scheduling.order import BadShares
 from speedtrack.runs.scheduling.quarantine import NotQuarantined
 from speedtrack.runs.scheduling.windows import BadWindow

@@ -11,3 +11,7 @@ class NoSuchMachine(NoSuchThing):
 
 class NoSuchBenchmark(NoSuchThing):
     """The suite does not have one of the named benchmarks; the message lists those that it has."""
+
+
+class NoBase(Exception):
+    """There is no commit to profile a run against; the message says why."""

@@ -1,6 +1,6 @@
 """The results of attempts: builds, trials, profiles, and the measurements of each series."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from django.contrib.postgres.fields import ArrayField
@@ -13,10 +13,8 @@ from speedtrack.benchmarks.models import Benchmark
 from speedtrack.ground.postgres.wakeups import Wakes
 from speedtrack.ground.postgres.words import WordsField
 from speedtrack.projects.models import Commit, Project
-from speedtrack.runs import packing
 from speedtrack.runs.models.machines import Environment, Machine
 from speedtrack.runs.models.runs import Attempt, Side
-from speedtrack.stats.histogram import Recorded, encode
 
 
 class Build(models.Model):
@@ -166,15 +164,17 @@ class Result(models.Model):
             models.UniqueConstraint(fields=["attempt", "benchmark", "side"], name="a_result_once_per_attempt"),
         ]
 
-    def unpacked(self, histograms: Callable[[Recorded], Any] | None = encode) -> Iterator[dict[str, Any]]:
+    def unpacked(self, **options: Any) -> Iterator[dict[str, Any]]:
         """What each trial reported about itself, with its number as ``trial``. Keys with empty values are absent.
 
         ``pairing``: its block, slot and slices, if both servers ran at the same time. ``layout``: the seed of the order
         of its program's functions. ``quiet``: readings of the quiet
         gate. ``server``: its resource usage, and the growth of its counters. ``reproduce``: how to repeat the trial by
-        hand. ``driver``: the driver's whole document. ``histograms``: the form of those in it, as of packing.unpack.
+        hand. ``driver``: the driver's whole document. ``options``: those of packing.unpack.
         """
-        return iter(()) if self.documents is None else packing.unpack(bytes(self.documents), histograms)
+        from speedtrack.runs import packing  # it loads numpy, which a process that waits for work does not need
+
+        return iter(()) if self.documents is None else packing.unpack(bytes(self.documents), **options)
 
 
 class Trial(models.Model):

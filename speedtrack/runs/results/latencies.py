@@ -26,7 +26,7 @@ def of_results(results: Iterable[Result]) -> Latencies:
     clean: list[Histogram] = []
     flagged: list[Histogram] = []
     for result in results:
-        for document in result.unpacked(lambda recorded: recorded):
+        for document in result.unpacked(histograms=lambda recorded: recorded):
             for test, latencies in measured_tests(document):
                 (flagged if VOIDS_LATENCY.intersection(test.get("flags", ())) else clean).append(latencies)
     return Latencies(clean or flagged, not clean and bool(flagged))

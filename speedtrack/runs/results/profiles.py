@@ -13,6 +13,7 @@ from django.db import transaction
 from speedtrack.benchmarks.models import BenchmarkSet, Suite
 from speedtrack.projects.models import Commit
 from speedtrack.runs.documents import ProfileReport
+from speedtrack.runs.errors import NoBase
 from speedtrack.runs.models import Machine, Profile, Reason, Run, Status
 from speedtrack.runs.planning.questions import Question, plan_pairs
 from speedtrack.runs.queue import fence
@@ -20,10 +21,6 @@ from speedtrack.runs.results import results
 from speedtrack.runs.scheduling.order import PRIORITY
 
 FOLDED_REQUESTS = 100  # whose instructions the folded text of counted instructions has
-
-
-class NoBase(Exception):
-    """There is no commit to profile a run against; the message says why."""
 
 
 def profile_question(base_id: int, head_id: int, machine: Machine, suite: Suite, benchmarks: BenchmarkSet) -> Question:
