@@ -1,5 +1,6 @@
 """The HTTP calls to the server (docs/result-format.md), each made once, and the errors for its answers."""
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -168,10 +169,8 @@ class ServerConnection:
         return Unreachable(f"{self.url}: a proxy or another program answers {status} in SpeedTrack's place")
 
     def _object(self, answer: httpx.Response) -> dict[str, Any]:
-        try:
+        with suppress(ValueError):
             document = answer.json()
-        except ValueError as error:
-            raise self._foreign(answer) from error
-        if not isinstance(document, dict):
-            raise self._foreign(answer)
-        return document
+            if isinstance(document, dict):
+                return document
+        raise self._foreign(answer)
