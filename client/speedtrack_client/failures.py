@@ -45,7 +45,7 @@ class InvalidFields(Failure):
         self.pointers = pointers
 
 
-class UnusableFile(Failure):
+class UnfitFile(Failure):
     """A file of results cannot be used, but others may be."""
 
     def __init__(self, message: str) -> None:

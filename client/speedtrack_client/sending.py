@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from speedtrack_client.calls import Api
-from speedtrack_client.failures import InvalidFields, NothingStored, UnusableFile, misused
+from speedtrack_client.failures import InvalidFields, NothingStored, UnfitFile, misused
 
 LARGEST = 19 * 1024 * 1024  # bytes; the server accepts 26 MB, and base64 adds a third
 
 
 def content_of(path: Path) -> bytes:
-    """The bytes of a file, or of a tar archive of a folder's plain files. Raises Failure or UnusableFile."""
+    """The bytes of a file, or of a tar archive of a folder's plain files. Raises Failure or UnfitFile."""
     try:
         content = tar_of(path) if path.is_dir() else path.read_bytes()
     except OSError as e:
         raise misused(f"cannot read {path}: {e.strerror or e}") from None
     if not content.strip():
-        raise UnusableFile(f"{path} is empty")
+        raise UnfitFile(f"{path} is empty")
     if len(content) > LARGEST:
-        raise UnusableFile(
+        raise UnfitFile(
             f"{path} has {len(content) / 1e6:.0f} MB, at most {LARGEST / 1e6:.0f} MB are sent: send it in parts"
         )
     return content
@@ -48,7 +48,7 @@ def send(api: Api, project: str, path: Path, fields: dict[str, Any]) -> dict[str
         report = api.post(f"projects/{project}/files", {"name": name, "content": content, **fields})
     except NothingStored as e:
         report |= {"refused": e.reasons, "refused_count": e.count}
-    except UnusableFile as e:
+    except UnfitFile as e:
         report["error"] = str(e)
     except InvalidFields as e:
         if e.pointers != ["/content"]:

@@ -7,7 +7,7 @@ from speedtrack_client import logins, sending
 from speedtrack_client.arguments import Options
 from speedtrack_client.calls import Api, JsonObject, plain
 from speedtrack_client.commands.places import ProjectOfCommand
-from speedtrack_client.failures import Exit, UnusableFile, misused
+from speedtrack_client.failures import Exit, UnfitFile, misused
 from speedtrack_client.printing import Printer
 
 LISTED = 10  # benchmarks, and commits
@@ -28,7 +28,7 @@ def results(options: Options, printer: Printer) -> Exit:
         fields["measured_at"] = options.measured_at
     paths = [Path(name) for name in options.files]
     for path in paths:
-        with suppress(UnusableFile):
+        with suppress(UnfitFile):
             sending.content_of(path)  # find a misspelt name before anything is sent
     reports = [sending.send(api, project.slug, path, fields) for path in paths]
     if all("error" in report for report in reports):

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from speedtrack.outside.readers import ReadError
-from speedtrack.outside.readers.nodes import Contradiction, Node
+from speedtrack.outside.readers.nodes import ConflictingValues, Node
 
 LARGEST_FILE = 32 * 1024 * 1024  # bytes of an upload, also of an archive once it is unpacked
 MOST_MEMBERS = 20_000  # of an uploaded archive
@@ -131,7 +131,7 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The members of an object, each name once.
 
     Objects of one name get their places, ``name (1)``: memtier_benchmark writes such. Of other values equal ones are
-    one, and different ones a Contradiction, for a reader to refuse if it needs that value.
+    one, and different ones are ConflictingValues, for a reader to refuse if it needs that value.
     """
     members = dict(pairs)
     if len(members) == len(pairs):
@@ -142,9 +142,9 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = {}
     for name, values in values_by_name.items():
         if len(values) > 1 and all(isinstance(value, dict) for value in values):
-            members |= {f"{name} ({place})": value for place, value in enumerate(values, start=1)}
+            members |= {f"{name} ({number})": value for number, value in enumerate(values, start=1)}
         else:
-            members[name] = values[0] if len(set(map(repr, values))) == 1 else Contradiction()
+            members[name] = values[0] if len(set(map(repr, values))) == 1 else ConflictingValues()
     return members
 
 

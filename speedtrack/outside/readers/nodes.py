@@ -15,7 +15,7 @@ LATEST_MS = 253_402_300_799_000  # the end of the year 9999
 NUMBER = re.compile(r"[-+]?\d{1,400}(\.\d{0,400})?([eE][-+]?\d{1,3})?")  # some tools write numbers as text
 
 
-class Contradiction:
+class ConflictingValues:
     """The value of a name that an object has several times with different values: it cannot be used, the rest can."""
 
 
@@ -25,7 +25,7 @@ KINDS = {
     str: "a text",
     bool: "a truth value",
     type(None): "null",
-    Contradiction: "there several times with different values",
+    ConflictingValues: "there several times with different values",
 }
 
 

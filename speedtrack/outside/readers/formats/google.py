@@ -2,7 +2,7 @@
 
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import BANDWIDTH, NS, Measure, scaled, time
-from speedtrack.outside.readers.nodes import Contradiction, Node
+from speedtrack.outside.readers.nodes import ConflictingValues, Node
 from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
 from speedtrack.outside.readers.tools import ToolReader
 
@@ -97,7 +97,7 @@ def may_be_counter(name: str, value: object) -> bool:
     """Return whether a member is the author's counter, perhaps without a usable number, and no text."""
     if isinstance(value, str):
         return rate_of(name) is not None or is_number(value)
-    return value is None or (isinstance(value, int | float | Contradiction) and not isinstance(value, bool))
+    return value is None or (isinstance(value, int | float | ConflictingValues) and not isinstance(value, bool))
 
 
 def is_number(text: str) -> bool:

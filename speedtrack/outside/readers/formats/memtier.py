@@ -6,7 +6,7 @@ from datetime import datetime
 
 from speedtrack.outside.readers.files import File
 from speedtrack.outside.readers.measures import THROUGHPUT, Measure, time
-from speedtrack.outside.readers.nodes import Contradiction, Node
+from speedtrack.outside.readers.nodes import ConflictingValues, Node
 from speedtrack.outside.readers.results import FileBenchmark, FileOrigin, FileResults, FileSummary
 from speedtrack.outside.readers.tools import ToolReader
 
@@ -51,7 +51,11 @@ def gather_runs(runs: list[Node], document: Node, reading: FileResults, n: int =
     samples: dict[tuple[str, Measure], list[float]] = {}
     for run in runs:
         for operation, stats in run.members():
-            if operation != "Runtime" and isinstance(stats.value, dict | Contradiction) and was_called(stats, reading):
+            if (
+                operation != "Runtime"
+                and isinstance(stats.value, dict | ConflictingValues)
+                and was_called(stats, reading)
+            ):
                 for measure, value in values(stats, reading):
                     samples.setdefault((operation, measure), []).append(value)
     parameters = parameters_of(document["configuration"])
