@@ -213,7 +213,7 @@ def pull_summaries(runs: Sequence[Run]) -> dict[tuple[int | None, int | None], S
     return {sides: pull_summary(by_ends[sides], own, waits) for sides, own in by_sides.items()}
 
 
-#: What became of a run that did not measure all of its pairs, by its status.
+#: By the status of a run without all of its pairs: the verb that tells of it.
 INCOMPLETE: dict[str, str] = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
 #: What becomes of a comparison without runs, by its state.
 UNPLANNED = {
@@ -237,21 +237,21 @@ def pull_summary(
 ) -> Summary:
     """The summary of a head against its merge base, by pairs. ``waits``: why queued runs wait.
 
-    Where nothing moved, only pairs that decide show that nothing changed. The end says which runs failed.
+    Where nothing differs, only pairs that decide show that nothing changed. The end says which runs failed.
     """
     rows = list(judgements)
-    moved = different(
+    difference = different(
         [JudgedBenchmark(row.benchmark, row.judgement) for row in rows if row.judgement.verdict in DIFFERING]
     )
     if unfinished := [run.pk for run in runs if not run.done]:
         why = next((waits[pk] for pk in unfinished if pk in waits), "") if waits else ""
-        so_far = f"so far {moved.sentence}; " if moved else ""
+        so_far = f"so far {difference.sentence}; " if difference else ""
         return capitalised(Summary(State.OPEN, f"{so_far}being measured in pairs. {why}".strip()))
     failures = failures_of(runs)
     if not rows:
         why = "; ".join(failures) or "too few pairs can be compared"
         return Summary(State.UNKNOWN, f"Not measured: {why}")
-    state, sentence = moved or undecided(rows) or unchanged(overview_of_pairs(rows), base="the base")
+    state, sentence = difference or undecided(rows) or unchanged(overview_of_pairs(rows), base="the base")
     return capitalised(Summary(state, "; ".join((sentence, *failures))))
 
 
@@ -271,15 +271,15 @@ def undecided(rows: Sequence[PairedJudgement]) -> Summary | None:
     if not open_rows:
         return None
     names = {row.benchmark for row in open_rows}
-    settled = overview_of_pairs([row for row in rows if row.benchmark not in names])
+    rest = overview_of_pairs([row for row in rows if row.benchmark not in names])
     widest = max(open_rows, key=lambda row: row.judgement.high - row.judgement.low)
     metric, _, ratio, low, high, _, pairs, _ = widest.judgement
     range_left = f"{numbers.change_interval(ratio, low, high)} of {metric.title}"
     why = f"{pairs} pairs of {widest.benchmark} leave {range_left} open"
-    if not settled.counted:
+    if not rest.counted:
         return Summary(State.UNKNOWN, f"undecided in {benchmarks_of(len(names))}: {why}")
     total = benchmarks_of(len({row.benchmark for row in rows}))
-    return Summary(State.SAME, f"no change in {settled.counted} of {total}; undecided in {len(names)}: {why}")
+    return Summary(State.SAME, f"no change in {rest.counted} of {total}; undecided in {len(names)}: {why}")
 
 
 def summary_of_sides(rows: ComparedRows) -> Summary:

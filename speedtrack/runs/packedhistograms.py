@@ -1,11 +1,11 @@
 """Latency histograms of one result in about 60% of the bytes that their texts take, with all that they contain.
 
-Trials of a result have counts at about the same places, so the counts are a matrix: a row for each place that has one,
+Trials of a result have counts in about the same buckets, so the counts are a matrix: a row for each bucket with counts,
 a column for each histogram. Neighbours in it are alike, in no way that repeats. So its lowest bytes are compressed by
 Huffman codes alone, and these fit as each is used for a few hundred bytes only.
 
 Packed are two zlib streams, the second with the lowest bytes of the matrices. The first has for each matrix: numbers of
-rows and columns (SIZES), the headers, the places as differences, and the matrix without its lowest bytes.
+rows and columns (SIZES), the headers, the differences of the buckets' indices, and the matrix without its lowest bytes.
 """
 
 import struct
@@ -21,8 +21,8 @@ from speedtrack.stats.histogram import HEADER, Recorded, Whole
 SIZES = struct.Struct(">II")
 FEW_SYMBOLS = 3  # zlib's memLevel: a Huffman code for 512 of them
 # Bounds for the time and memory of what no driver sends; beyond them a histogram stays as it came.
-LARGEST_MATRIX = 1 << 19  # cells, also of places without a count
-FARTHEST = 1 << 16  # places of one histogram; three digits of any number of 64 bits take 56,320
+LARGEST_MATRIX = 1 << 19  # cells, also of empty buckets
+MOST_BUCKETS = 1 << 16  # of one histogram; three digits of any number of 64 bits take 56,320
 LONGEST = 1 << 16  # bytes of an uncompressed histogram; the driver's have up to 50,000
 LONGEST_IN_ALL = 1 << 22
 MOST = 2000
@@ -47,7 +47,7 @@ class Packer:
             recorded = histogram.parse(plain)
         except ValueError:
             return False
-        if recorded.end > FARTHEST or not histogram.is_whole(plain):
+        if recorded.end > MOST_BUCKETS or not histogram.is_whole(plain):
             return False
         self.histograms.append(recorded)
         return True
@@ -76,11 +76,11 @@ def matrix_of(group: list[Recorded]) -> tuple[bytes, bytes]:
     """What the two streams have of some histograms."""
     columns = np.zeros((len(group), max(recorded.end for recorded in group)), np.int64)
     for counts, recorded in zip(columns, group, strict=True):
-        counts[recorded.places] = recorded.counts
-    places = np.flatnonzero(columns.any(axis=0))
-    matrix = columns.T[places]
+        counts[recorded.buckets] = recorded.counts
+    buckets = np.flatnonzero(columns.any(axis=0))
+    matrix = columns.T[buckets]
     headers = b"".join([recorded.header for recorded in group])
-    outer = SIZES.pack(*matrix.shape) + headers + octets_of(np.diff(places, prepend=0)) + octets_of(matrix >> 8)
+    outer = SIZES.pack(*matrix.shape) + headers + octets_of(np.diff(buckets, prepend=0)) + octets_of(matrix >> 8)
     return outer, matrix.astype(np.uint8).tobytes()
 
 
@@ -99,11 +99,11 @@ def unpack(packed: bytes) -> Iterator[Recorded]:
     while sizes := outer.read(SIZES.size):
         rows, columns = SIZES.unpack(sizes)
         headers = [outer.read(HEADER.size) for _ in range(columns)]
-        places = np.cumsum(read_numbers(outer, rows))
+        buckets = np.cumsum(read_numbers(outer, rows))
         cells = read_numbers(outer, rows * columns) << 8 | np.frombuffer(lowest.read(rows * columns), np.uint8)
         for header, counts in zip(headers, cells.reshape(rows, columns).T, strict=True):
             nonzero = np.flatnonzero(counts)
-            yield Recorded(header, places[nonzero], counts[nonzero])
+            yield Recorded(header, buckets[nonzero], counts[nonzero])
 
 
 def read_numbers(file: BytesIO, count: int) -> Whole:

@@ -21,7 +21,7 @@ HEADER = struct.Struct(">iiqqd")  # offset, digits, lowest, highest, ratio
 HEAD = struct.Struct(">ii" + HEADER.format[1:])  # cookie and length before them
 BEFORE = HEAD.size - HEADER.size
 LARGEST_BUCKET = 48  # its values are 78 hours in ns
-LARGEST_PLACE = 1 << 31  # of an array of counts
+MOST_BUCKETS = 1 << 31  # of an array of counts
 LONGEST = 1 << 22  # bytes of an unpacked histogram: more than any driver writes
 
 
@@ -53,26 +53,26 @@ class Histogram(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What a driver recorded: how often, at which ascending places of an array of counts.
+    """What a driver recorded: how many values, in which buckets (ascending indices of the array of counts).
 
     ``header``: offset, digits, lowest, highest and ratio, packed as HEAD has them.
     """
 
     header: bytes
-    places: Whole
+    buckets: Whole
     counts: Whole
 
     @property
     def end(self) -> int:
-        """The place after the last one; 0 if it is empty."""
-        return 1 + int(self.places[-1]) if len(self.places) else 0
+        """The index after that of the last bucket; 0 if it is empty."""
+        return 1 + int(self.buckets[-1]) if len(self.buckets) else 0
 
 
 def decode(histogram: str | Recorded) -> Histogram:
     """The histogram in ``latency_hdr_v2``, each value the middle of its bucket, at least 1. Raises ValueError."""
     recorded = histogram if isinstance(histogram, Recorded) else parse(inflate(histogram))
     _, digits, lowest, _, _ = HEADER.unpack(recorded.header)
-    return Histogram(_middles(recorded.places, digits, lowest), recorded.counts.astype(np.float64))
+    return Histogram(_middles(recorded.buckets, digits, lowest), recorded.counts.astype(np.float64))
 
 
 def encode(recorded: Recorded) -> str:
@@ -104,8 +104,8 @@ def parse(plain: bytes) -> Recorded:
     encoded = _leb128_numbers(plain[HEAD.size : HEAD.size + length])
     numbers = (encoded >> 1) ^ -(encoded & 1)  # ZigZag
     steps = np.where(numbers < 0, -numbers, 1)  # a negative number stands for so many zeros
-    if steps.sum(dtype=np.float64) > LARGEST_PLACE:
-        raise ValueError("a histogram with a place that is too large")
+    if steps.sum(dtype=np.float64) > MOST_BUCKETS:
+        raise ValueError("a histogram with more buckets than any driver has")
     nonzero = np.flatnonzero(numbers > 0)
     return Recorded(plain[BEFORE : HEAD.size], np.cumsum(steps)[nonzero] - 1, numbers[nonzero])
 
@@ -118,8 +118,8 @@ def is_whole(plain: bytes) -> bool:
 
 def plain_of(recorded: Recorded) -> bytes:
     """The uncompressed histogram, as HdrHistogram writes it: no number of it stands for less than it could."""
-    encoded = np.empty((len(recorded.places), 2), np.int64)  # ZigZag of -zeros, if there are any, and of each count
-    encoded[:, 0] = 2 * np.diff(recorded.places, prepend=-1) - 3
+    encoded = np.empty((len(recorded.buckets), 2), np.int64)  # ZigZag of -zeros, if there are any, and of each count
+    encoded[:, 0] = 2 * np.diff(recorded.buckets, prepend=-1) - 3
     encoded[:, 1] = 2 * recorded.counts
     content = _leb128(encoded[encoded > 0])
     return struct.pack(">ii", COOKIE, len(content)) + recorded.header + content
@@ -144,8 +144,8 @@ def _leb128(numbers: Whole) -> bytes:
     """The LEB128 encoding of numbers, none of them below 0."""
     longest = (int(numbers.max(initial=0)).bit_length() + 6) // 7
     sizes = np.ones(len(numbers), np.int64)
-    for place in range(1, longest):
-        sizes += numbers >> 7 * place > 0
+    for septets in range(1, longest):
+        sizes += numbers >> 7 * septets > 0
     octets = np.empty(int(sizes.sum()), np.uint8)
     at = np.cumsum(sizes) - sizes
     while len(numbers):

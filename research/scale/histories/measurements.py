@@ -37,7 +37,7 @@ STEP_EVERY = 40  # measured commits
 STOPPING = json.dumps({"reason": "target", "half_width": 0.0123, "target": 0.01, "trials": TRIALS, "thrown_out": 0})
 HISTOGRAM = "HISTFAAA"  # how each latency histogram begins
 HISTOGRAMS = 200  # different ones; trials of one result, which are compressed together, seldom have the same
-DRIVER_BUCKET = 4  # places of a histogram of three digits: 2^10 to a power of two, the driver has 2^8
+DRIVER_BUCKET = 4  # buckets of a histogram of three digits: 2^10 to a power of two, the driver has 2^8
 DRIVER_BUCKET_WIDTH = np.log(2) / 2**8  # relative, in the mean
 FLAGGED_SHARE = 0.01
 
@@ -214,9 +214,9 @@ def histograms() -> list[str]:
 
 def varied_counts(recorded: Recorded, rng: np.random.Generator) -> Recorded:
     """Moved by some of the driver's buckets, which are as wide as DRIVER_BUCKET of the histogram's."""
-    buckets = round(0.02 / DRIVER_BUCKET_WIDTH * rng.normal())
+    shift = round(0.02 / DRIVER_BUCKET_WIDTH * rng.normal())
     counts = rng.poisson(recorded.counts)
-    return Recorded(recorded.header, recorded.places[counts > 0] + DRIVER_BUCKET * buckets, counts[counts > 0])
+    return Recorded(recorded.header, recorded.buckets[counts > 0] + DRIVER_BUCKET * shift, counts[counts > 0])
 
 
 def watched_metrics(story: Story) -> list[str]:

@@ -80,11 +80,11 @@ def in_documents(texts: list[str]) -> list[dict[str, Any]]:
 
 
 def random_histogram(seed: int) -> Recorded:
-    """Of any header that a histogram may have, and of counts of all sizes."""
+    """One with any header that the format allows, and with counts of all sizes."""
     rng = np.random.default_rng(seed)
-    places = np.unique(rng.integers(0, 30_000, rng.integers(0, 800)))
-    counts = rng.integers(1, 2 ** rng.integers(1, 50, len(places)))
-    return Recorded(HEADER.pack(seed % 2, seed % 6, 1 + seed % 3, 2**40 + seed, 1.0 + seed), places, counts)
+    buckets = np.unique(rng.integers(0, 30_000, rng.integers(0, 800)))
+    counts = rng.integers(1, 2 ** rng.integers(1, 50, len(buckets)))
+    return Recorded(HEADER.pack(seed % 2, seed % 6, 1 + seed % 3, 2**40 + seed, 1.0 + seed), buckets, counts)
 
 
 def test_histograms_of_the_driver_take_less_and_keep_all_of_their_bytes() -> None:

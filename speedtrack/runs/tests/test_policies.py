@@ -131,12 +131,18 @@ def second(project: Project) -> Machine:
     return added
 
 
-def test_what_was_put_off_is_not_queued_again_where_nothing_measures_it(
-    project: Project, repository: Repository, machine: Machine, second: Machine
-) -> None:
+def put_off(project: Project, repository: Repository) -> str:
+    """A commit that is put off, as a newer one was pushed before its runs began."""
     save(project, most_waiting=1)
     [sha] = pushed(project, repository, 1)
     pushed(project, repository, 1)
+    return sha
+
+
+def test_what_was_put_off_is_not_queued_again_where_nothing_measures_it(
+    project: Project, repository: Repository, machine: Machine, second: Machine
+) -> None:
+    sha = put_off(project, repository)
     machines.retire(second)
     work(machine)
     assert fill() == 1
@@ -147,9 +153,7 @@ def test_what_was_put_off_is_not_queued_again_where_nothing_measures_it(
 def test_what_a_person_cancelled_after_it_was_put_off_stays_cancelled(
     project: Project, repository: Repository, machine: Machine, second: Machine
 ) -> None:
-    save(project, most_waiting=1)
-    [sha] = pushed(project, repository, 1)
-    pushed(project, repository, 1)
+    sha = put_off(project, repository)
     assert work(machine) and work(second)
     assert fill() == 2
     byhand.cancel_run(Run.objects.get(commit__sha=sha, machine=second).pk)
