@@ -1,10 +1,12 @@
 """Narrow a confirmed change to one commit: each step measures one of its range against the last of the old level."""
 
 from collections import deque
+from collections.abc import Sequence
 
 from django.db.models import Q
 
 from speedtrack.alerts.detection import causes, history
+from speedtrack.alerts.lines import lines
 from speedtrack.alerts.lines.trouble import isolated
 from speedtrack.alerts.models import ChangePoint, Verdict
 from speedtrack.alerts.pairs import brackets, pairing, sizes
@@ -177,9 +179,10 @@ def next_ends(cp: ChangePoint) -> tuple[int, int] | None:
 
 
 def next_commit(cp: ChangePoint) -> Commit | None:
-    """The middle one of the commits in the range that can be measured; None if none is left.
+    """The next commit of the range to measure, of those that can be; None if none is left.
 
-    A commit with the same build as its parent cannot be the cause: the range shrinks past it.
+    It is one beside the step that the line shows, or the middle one. A commit with the same build as its parent
+    cannot be the cause: the range shrinks past it.
     """
     runs = Run.objects.filter(machine=cp.series.machine)
     same_as_parent = Q(runs__in=runs.exclude(linked=None))
@@ -189,12 +192,31 @@ def next_commit(cp: ChangePoint) -> Commit | None:
     if not between.exclude(same_as_parent).exists() and (last := between.last()):
         cp.before = last
         cp.save(update_fields=["before"])
-    nearest = bisect.middles(range(1, len(fit) + 1), CommitRange(0, len(fit) + 1))
+    nearest = bisect.middles(promising_places(cp, fit) or range(1, len(fit) + 1), CommitRange(0, len(fit) + 1))
     middle = fit[nearest[-1] - 1] if nearest else None
     if middle and verdicts.trials_spent(cp, cp.before_id, middle.pk) >= MOST:
         cp.note += f"; not narrowed further: pairs did not show on which side {middle.short} is"
         return None
     return middle
+
+
+def promising_places(cp: ChangePoint, fit: Sequence[Commit]) -> list[int]:
+    """Those of the commits, counted from 1, that stand beside the step which the line shows in the change's bracket.
+
+    None if halving takes no more steps. Once pairs say otherwise of one of the two commits, the other one is outside
+    the range as well.
+    """
+    bracket = sizes.bracket_verdict(cp)
+    numbers = brackets.positions_of(cp.branch, [bracket.base_id, bracket.commit_id])
+    line = lines.points([cp.series_id], cp.branch, numbers[bracket.base_id], numbers[bracket.commit_id])
+    clean = [point for point in line if not point.flags]
+    after = bisect.clear_step([point.value for point in clean], cp.ratio - 1)
+    if after is None:
+        return []
+    last_old, first_new = clean[after - 1], clean[after]
+    places = [place for place, commit in enumerate(fit, 1) if commit.pk in (last_old.commit_id, first_new.commit_id)]
+    between = brackets.commits_between(cp.branch, last_old.commit_id, first_new.commit_id).count()
+    return places if len(places) + bisect.halvings(between) < bisect.halvings(len(fit)) else []
 
 
 def adopt_range(cp: ChangePoint, leader: ChangePoint) -> None:

@@ -249,10 +249,13 @@ def shows_change(cp: ChangePoint) -> bool:
 
 
 def error_per_step(cp: ChangePoint) -> float:
-    """The probability of a wrong side that one step may have. One step more tries a cause that another series names."""
+    """The probability of a wrong side that one step may have.
+
+    Besides halving, one step may try a cause that another series names, and two the commits beside a step of the line.
+    """
     bracket = sizes.bracket_verdict(cp)
     inside = brackets.commits_between(cp.branch, bracket.base_id, bracket.commit_id).count()
-    return bisect.error_per_step(inside)
+    return bisect.error_per_step(inside, besides=3)
 
 
 def pairs_to_place(cp: ChangePoint) -> int:

@@ -12,6 +12,7 @@ from speedtrack.alerts.settling import confirm
 from speedtrack.benchmarks.metrics import HEADLINE
 from speedtrack.notices.sending import send_due
 from speedtrack.processes.dispatch import duties_with_work
+from speedtrack.projects.models import Project
 from speedtrack.runs.fleet import machines
 from speedtrack.runs.models import MachineEvent, Reason, Run, Series
 from speedtrack.runs.queue import queue
@@ -42,6 +43,38 @@ def test_unmeasured_commits_between_are_bisected_to_the_one(world: World) -> Non
     assert 2 <= len(reasons) - 1 <= 4  # seven commits between: at most log2(8) + 1 halvings
 
 
+def measure_between(world: World, factors: dict[str, float]) -> None:
+    """Confirm a change between the ends, and meanwhile measure the commits between them, slower by these factors."""
+    track_ends(world)
+    builders.work(world.machine, world.speed)
+    detection.detect()
+    confirm.step()
+    for place in range(3, 10):
+        byhand.queue_by_hand(byhand.choose(Project.objects.get().slug, world.shas[place], [], None))
+    world.factors, real = factors, world.factors
+    builders.work(world.machine, world.speed)
+    world.factors = real
+
+
+def bisected(world: World) -> list[int]:
+    """The places of the commits that were measured to narrow changes, in the order of their runs."""
+    return [world.shas.index(commit) for reason, _, commit in paired_runs() if reason == Reason.BISECT]
+
+
+def test_the_commits_beside_the_step_of_a_measured_line_are_tried_first(world: World) -> None:
+    measure_between(world, {world.shas[6]: 1.3})
+    world.until_quiet()
+    assert Alert.objects.get().commit.sha == world.shas[6]
+    assert bisected(world) == [6, 5]
+
+
+def test_where_pairs_contradict_a_measured_line_the_range_is_halved(world: World) -> None:
+    measure_between(world, {world.shas[8]: 1.3})  # another program began to disturb the machine
+    world.until_quiet()
+    assert Alert.objects.get().commit.sha == world.shas[6]
+    assert bisected(world)[:2] == [7, 4]
+
+
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_pairs_that_narrow_another_metric_of_the_benchmark_are_not_measured_again(world: World, rounds: int) -> None:
     """The throughput is suspected only after so many rounds of measuring for the CPU time; each run has both."""
@@ -58,8 +91,8 @@ def test_pairs_that_narrow_another_metric_of_the_benchmark_are_not_measured_agai
     changes = ChangePoint.objects.filter(status=Status.CONFIRMED, series__benchmark__name="get-p1")
     places = {cp.series.metric: cp.commit.sha for cp in changes.select_related("series", "commit")}
     assert places == {HEADLINE: world.shas[6], "throughput_rps": world.shas[6]}
-    bisected = [(base, commit) for reason, base, commit in paired_runs() if reason == Reason.BISECT]
-    assert len(bisected) == len(set(bisected)) <= 4
+    pairs = [(base, commit) for reason, base, commit in paired_runs() if reason == Reason.BISECT]
+    assert len(pairs) == len(set(pairs)) <= 4
 
 
 def test_a_change_that_comes_while_another_is_narrowed_has_no_commit_measured_by_itself(world: World) -> None:
@@ -86,8 +119,8 @@ def test_a_change_that_comes_while_another_is_narrowed_has_no_commit_measured_by
     world.until_quiet(speed)
     named = ChangePoint.objects.filter(status=Status.CONFIRMED, commit__sha=world.shas[6])
     assert {cp.benchmark_name for cp in named} == {"get-p1", "set-p1"}
-    bisected = [(base, commit) for reason, base, commit in paired_runs() if reason == Reason.BISECT]
-    assert len(bisected) == len(set(bisected)) <= 4
+    pairs = [(base, commit) for reason, base, commit in paired_runs() if reason == Reason.BISECT]
+    assert len(pairs) == len(set(pairs)) <= 4
 
 
 def narrowing(world: World) -> tuple[ChangePoint, Run]:

@@ -130,7 +130,7 @@ def test_nothing_else_moved_is_told_nobody_twice(large: Wide) -> None:
 
 def test_what_few_pairs_leave_open_is_measured_again_and_told_once(small: Wide) -> None:
     """A change alone among four benchmarks is never told after seven pairs; the others stood still, and rest."""
-    small.sizes = {"get-p1": 1.3, "set-p1": 1.04}
+    small.sizes = {"set-p1": 1.04}
     ChangePoint.objects.exclude(series__benchmark__name="get-p1").delete()
     small.until_quiet()
     first, second, *_ = effect_runs()
@@ -171,7 +171,10 @@ def test_a_small_change_waits_for_its_whole_effect_and_is_told_once(small: Wide)
     assert "notify" not in dispatch.duties_with_work()
     small.until_quiet()
     (only,) = mails()
-    assert "set-p1" in only.body and "over the suite: +5." in " ".join(only.body.split())
+    effect = whole_effect_of(Alert.objects.get())
+    assert effect and effect.total and effect.total.mean
+    assert effect.total.mean.ratio == pytest.approx((1.3 * 1.08 * 0.9) ** 0.25, abs=0.01)
+    assert "set-p1" in only.body and effect.words in " ".join(only.body.split())
 
 
 def test_a_small_change_is_told_with_what_is_known_if_the_machine_is_gone(small: Wide) -> None:

@@ -6,9 +6,13 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import pairwise
+from statistics import fmean, median
 from typing import NamedTuple
 
 WRONG_COMMIT = 0.005  # probability that a search ends at a wrong commit, over all its steps
+BESIDE = 3  # values on each side of a step
+STANDS_OUT = 4.0  # so many times the median move from one value to the next: of the noise of 20 values, one line in 50
 
 
 class CommitLevel(StrEnum):
@@ -75,6 +79,21 @@ def halvings(inside: int) -> int:
     return math.ceil(math.log2(inside + 1))
 
 
-def error_per_step(inside: int) -> float:
-    """The share of WRONG_COMMIT that each step of a search may have, and one step more than halving takes."""
-    return WRONG_COMMIT / (1 + halvings(inside))
+def error_per_step(inside: int, besides: int = 1) -> float:
+    """The share of WRONG_COMMIT that each step of a search may have; ``besides``: steps more than halving takes."""
+    return WRONG_COMMIT / (besides + halvings(inside))
+
+
+def clear_step(values: Sequence[float], sign: float) -> int | None:
+    """The index of the first value behind a line's largest step in the direction of ``sign``.
+
+    None unless it stands out of the scatter, which is that of neighbouring values. Sides are the means of up to
+    BESIDE values.
+    """
+    steps = [
+        math.copysign(1, sign) * (fmean(values[index : index + BESIDE]) - fmean(values[max(0, index - BESIDE) : index]))
+        for index in range(1, len(values))
+    ]
+    scatter = median(abs(after - before) for before, after in pairwise(values)) if steps else 0.0
+    largest = max(steps, default=0.0)
+    return steps.index(largest) + 1 if largest > STANDS_OUT * scatter else None

@@ -77,6 +77,26 @@ def test_of_an_even_number_of_places_two_are_in_the_middle() -> None:
     assert bisect.middles([], CommitRange(0, 4)) == []
 
 
-def test_all_steps_together_rarely_end_at_a_wrong_commit() -> None:
+@pytest.mark.parametrize("besides", [1, 3])
+def test_all_steps_together_rarely_end_at_a_wrong_commit(besides: int) -> None:
     for inside in (0, 1, 6, 7, 4095):
-        assert (1 + bisect.halvings(inside)) * bisect.error_per_step(inside) == pytest.approx(bisect.WRONG_COMMIT)
+        error = bisect.error_per_step(inside, besides)
+        assert (besides + bisect.halvings(inside)) * error == pytest.approx(bisect.WRONG_COMMIT)
+
+
+@pytest.mark.parametrize(
+    ("values", "sign", "index"),
+    [
+        ([10, 10.1, 9.9, 13, 13.1, 12.9], 1, 3),
+        ([10, 13], 1, None),  # a scatter is not known
+        ([10, 10.1, 9.9, 13, 13.1, 12.9], -1, None),
+        ([1.6, 2.6, 2.6, 2.7, 1.5, 1.5], -1, 4),  # the rise is another change
+        ([10, 11, 9, 10, 11, 9.5, 10.5, 11.5], 1, None),
+        ([10, 10, 14, 10, 10, 10, 12, 12, 12], 1, 6),  # a single high value is no step
+        ([0, 0, 0, 3], 1, 3),
+        ([5.0] * 6, 1, None),
+        ([], 1, None),
+    ],
+)
+def test_a_step_is_seen_where_it_stands_out_of_the_scatter(values: list[float], sign: int, index: int | None) -> None:
+    assert bisect.clear_step(values, sign) == index
