@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::command_order::CommandOrder;
 use crate::expectation::{Expectation, ReplyType, Silence};
-use crate::replies::ProtocolError;
+use crate::replies::{ProtocolError, Tally};
 use crate::script::Script;
 use crate::shapes::Shapes;
 
@@ -69,6 +69,23 @@ impl ExpectedReplies {
     #[inline(always)]
     pub fn order(&self) -> &CommandOrder {
         &self.order
+    }
+
+    /// Count the usual replies, one to each command from `place` on, that `bytes` begin with: the place after them, and
+    /// their length in bytes. None are counted where commands without a reply stand between.
+    #[inline(always)]
+    pub fn skip_usual(&self, mut place: usize, bytes: &[u8], tally: &mut Tally) -> (usize, usize) {
+        let (mut at, mut count) = (0, 0);
+        while self.silent.is_none()
+            && let Some(usual) = self.shapes(place).usual
+            && usual.fits(&bytes[at..])
+        {
+            at += usual.length;
+            count += 1;
+            place = self.order.after(place, 1);
+        }
+        tally.replies += count;
+        (place, at)
     }
 
     /// How many commands without a reply were sent before those at `replies` places from `place` on.

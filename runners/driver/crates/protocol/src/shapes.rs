@@ -7,7 +7,7 @@ use crate::stride::{self, Stride};
 /// The shapes in which the replies to one command usually come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shapes {
-    usual: Option<Stride>,
+    pub usual: Option<Stride>,
     /// Whether a null is an answer.
     null: Option<Stride>,
     /// Whether the answer is an integer.

@@ -127,11 +127,13 @@ impl Skipper {
         }
     }
 
-    /// The same when there are several commands: consecutive replies to one command are skipped together.
+    /// The same when there are several commands: of their usual replies each by itself, else those to one command together.
     fn jump_in_order(&mut self, bytes: &[u8], tally: &mut Tally) -> usize {
         let order = self.expected.order();
         let (mut at, mut place) = (0, self.place);
         loop {
+            let (next, length) = self.expected.skip_usual(place, &bytes[at..], tally);
+            (place, at) = (next, at + length);
             let (run, before) = (order.run(place), tally.replies);
             at += self.expected.shapes(place).skip(&bytes[at..], run as u64, tally);
             let skipped = (tally.replies - before) as usize;
