@@ -5,16 +5,19 @@
 pub const WIDTH: usize = 12;
 /// Key numbers are below this.
 pub const LIMIT: u64 = 1_000_000_000_000;
+/// The first number of more than eight digits; most keys are below it, and are not divided by it.
+const EIGHT: u64 = 100_000_000;
 
 /// Write `number` (below [`LIMIT`]) over `place`, padded with zeros.
 #[inline]
 pub fn write(place: &mut [u8; WIDTH], number: u64) {
     debug_assert!(number < LIMIT);
-    let high = (number / 100_000_000) as u32;
-    let low = (number % 100_000_000) as u32;
-    let first = if high == 0 { *b"0000" } else { ((eight(high) >> 32) as u32).to_le_bytes() };
+    let (first, low) = match number {
+        0..EIGHT => (*b"0000", number),
+        _ => (((eight((number / EIGHT) as u32) >> 32) as u32).to_le_bytes(), number % EIGHT),
+    };
     place[..4].copy_from_slice(&first);
-    place[4..].copy_from_slice(&eight(low).to_le_bytes());
+    place[4..].copy_from_slice(&eight(low as u32).to_le_bytes());
 }
 
 /// The eight digits of `number` (below 10^8) as ASCII, the first in the lowest byte.

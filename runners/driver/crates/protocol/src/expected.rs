@@ -75,17 +75,19 @@ impl ExpectedReplies {
     /// their length in bytes. None are counted where commands without a reply stand between.
     #[inline(always)]
     pub fn skip_usual(&self, mut place: usize, bytes: &[u8], tally: &mut Tally) -> (usize, usize) {
-        let (mut at, mut count) = (0, 0);
-        while self.silent.is_none()
-            && let Some(usual) = self.shapes(place).usual
-            && usual.fits(&bytes[at..])
+        if self.silent.is_some() {
+            return (place, 0);
+        }
+        let (mut rest, mut count) = (bytes, 0);
+        while let Some(usual) = &self.shapes(place).usual
+            && usual.fits(rest)
         {
-            at += usual.length;
+            rest = &rest[usual.length..];
             count += 1;
             place = self.order.after(place, 1);
         }
         tally.replies += count;
-        (place, at)
+        (place, bytes.len() - rest.len())
     }
 
     /// How many commands without a reply were sent before those at `replies` places from `place` on.
