@@ -278,7 +278,7 @@ const USAGE_ERRORS: [(&str, &str, &str); 53] = [
     ("run --protocol memcached -3", "-3 is given for memcached", "leave it out"),
     ("run --tracking", "--tracking is given without -3", "both"),
     ("run --prefill=yes", "--prefill cannot be 'yes'", "--prefill=force"),
-    ("run --cluster --prefill", "neither prefilled nor counted", "--cluster"),
+    ("run --cluster --prefill -t get:1+incr:1", "has keys of several kinds", "one after the other"),
     ("run -u http://h", "has a scheme that is not redis", "redis://"),
     ("run --tls --cert a.pem", "--cert and --key belong together", "both"),
     ("run --tls --cacert /nonexistent.pem", "cannot read /nonexistent.pem", "PEM"),

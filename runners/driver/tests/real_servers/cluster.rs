@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::going_on;
-use super::machine::{OURS, Redis, failure, ours, output, said};
+use super::machine::{Directory, OURS, Redis, failure, ours, output, said};
 
 fn cluster() -> Vec<Redis> {
     let nodes: Vec<Redis> = (0..3).map(|_| Redis::start(&["--cluster-enabled", "yes"])).collect();
@@ -99,6 +99,74 @@ fn run_reaches_every_master() {
     let message = output(OURS, &["run", "-p", port, "-t", "set", "-r", "1000", "-n", "600"]);
     let message = String::from_utf8(message.stderr).unwrap();
     assert!(message.contains("-MOVED") && message.contains("--cluster"), "{message}");
+}
+
+/// What `run` says of a load on the cluster of `nodes`.
+fn document(nodes: &[Redis], load: &str) -> serde_json::Value {
+    let words: Vec<&str> =
+        ["run", "--cluster", "--json", "-p", &nodes[0].port].into_iter().chain(load.split(' ')).collect();
+    serde_json::from_str(&said(OURS, &words)).unwrap()
+}
+
+fn sizes(nodes: &[Redis]) -> Vec<u64> {
+    nodes.iter().map(|node| node.cli(&["dbsize"]).trim().parse().unwrap()).collect()
+}
+
+#[test]
+fn keys_of_a_cluster_are_prefilled_and_counted() {
+    let nodes = cluster();
+    let load = "-r 5000 -c 9 -P 4 -n 9000";
+    let whole = document(&nodes, &format!("--prefill -t get,set {load}"));
+    let get = &whole["tests"][0];
+    // A key that is asked for elsewhere is redirected.
+    assert_eq!((&get["hits"], &get["misses"]), (&9000.into(), &0.into()));
+    assert_eq!(whole["prefill"]["keys_in_server"], 5000);
+    let keys: Vec<u64> =
+        get["servers"].as_array().unwrap().iter().map(|server| server["keys"].as_u64().unwrap()).collect();
+    // No set made a new key.
+    assert_eq!((sizes(&nodes), sizes(&nodes).iter().sum::<u64>()), (keys, 5000));
+    assert!(nodes[1].cli(&["randomkey"]).starts_with("key:00000000"));
+    for (load, code, cause) in [
+        (format!("--prefill -t get {load}"), 1, "holds 5000 keys"),
+        ("--prefill=force -t get -r 5000 -c 2 -n 90".to_owned(), 2, "fewer connections than the 3 servers"),
+        ("--prefill=force -t get -r 2 -c 9 -n 90".to_owned(), 2, "belongs to"),
+    ] {
+        let words: Vec<&str> =
+            ["run", "--cluster", "-p", &nodes[0].port].into_iter().chain(load.split(' ')).collect();
+        let ended = output(OURS, &words);
+        let message = String::from_utf8(ended.stderr).unwrap();
+        assert!(ended.status.code() == Some(code) && message.contains(cause), "{message}");
+    }
+    let counted = document(&nodes, &format!("--prefill=force -t get {load}"));
+    assert_eq!(
+        (&counted["prefill"]["keys_in_server"], sizes(&nodes).iter().sum::<u64>()),
+        (&5000.into(), 5000)
+    );
+}
+
+#[test]
+fn a_workload_file_fills_verifies_and_counts_a_cluster() {
+    let nodes = cluster();
+    let folder = Directory::new();
+    let path = folder.path("cluster.toml");
+    let file = "[[phase]]\nname = 'skewed'\ntest = 'get:9+set:1'\nverify = 1.0\nprefill = true\nclients = 6\n\
+                keys = { count = 2000, distribution = 'zipf' }\nexpect = { keys = 2000, hit_rate = 1.0 }\n\
+                requests = 5000\n[[phase]]\nname = 'sets'\nclients = 6\nrequests = 2000\n\
+                commands = [{ request = 'SCARD set:__key__' }]\nprefill = true\nkeys = { count = 1000 }\n\
+                prefill_request = 'SADD set:__key__ a b c'\nexpect = { keys = 3000 }\n";
+    std::fs::write(&path, file).unwrap();
+    let whole = document(&nodes, &format!("--workload {path}"));
+    for test in whole["tests"].as_array().unwrap() {
+        assert_eq!((&test["errors"]["count"], &test["misses"]), (&0.into(), &0.into()), "{test}");
+        let flags = test["flags"].to_string();
+        assert!(!flags.contains("hit_rate") && !flags.contains("key_count"), "{flags}");
+    }
+    assert_eq!(sizes(&nodes).iter().sum::<u64>(), 3000);
+    nodes.iter().for_each(|node| drop(node.cli(&["flushall"])));
+    let load = "--ladder pipeline=1,4 --prefill -t get -r 900 -c 6 -n 900";
+    let ladder = document(&nodes, load);
+    assert_eq!(ladder["rungs"].as_array().unwrap().len(), 2, "{ladder}");
+    assert_eq!(sizes(&nodes).iter().sum::<u64>(), 900);
 }
 
 #[test]

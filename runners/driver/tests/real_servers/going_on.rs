@@ -227,6 +227,25 @@ fn a_cluster_changes_under_load() {
 }
 
 #[test]
+fn prefilled_keys_are_found_on_the_nodes_that_they_move_to() {
+    let nodes = cluster();
+    let words = "run -t get -c 6 -r 3000 --prefill --duration 600 --warmup 0 --json --cluster";
+    let driver = Driver::start(&format!("{words} --reconnect-on-error -p {}", nodes[0].port));
+    wait_until("the driver does not begin", || nodes[..3].iter().all(|node| node.calls("get") > 1000));
+    let (from, to) = (id(&nodes[0]), id(&nodes[1]));
+    let address = format!("127.0.0.1:{}", nodes[0].port);
+    let reshard = ["--cluster", "reshard", &address, "--cluster-from", &from, "--cluster-to", &to];
+    said("redis-cli", &[reshard.as_slice(), &["--cluster-slots", "200", "--cluster-yes"]].concat());
+    let before = nodes[1].calls("get");
+    wait_until("the node is not asked any more", || nodes[1].calls("get") > before + 1000);
+    let (document, status, message) = driver.interrupt();
+    assert_eq!(status, Some(130), "{message}");
+    let test = &document["tests"][0];
+    assert!(test["recovery"]["redirected"].as_u64().unwrap() > 0, "{}", test["recovery"]);
+    assert_eq!((&test["misses"], &test["hits"]), (&0.into(), &test["requests"]));
+}
+
+#[test]
 fn an_heir_is_loaded_at_once_however_long_the_pause_before_an_attempt_is() {
     let mut nodes = cluster();
     let words = "memtier-benchmark --cluster-mode -c 6 -t 1 --test-time 300 --ratio 1:0 --hide-histogram \

@@ -39,6 +39,11 @@ pub struct Member {
     pub node: Node,
 }
 
+/// The masters of the cluster to which `seed` belongs, each with tags of all its slots.
+pub fn masters(seed: &Target) -> Result<Vec<Node>, Failure> {
+    Ok(nodes(seed, Roles::Masters)?.into_iter().map(|master| master.node).collect())
+}
+
 /// The nodes of these `roles` in the cluster to which `seed` belongs, each with tags of all its slots.
 pub fn nodes(seed: &Target, roles: Roles) -> Result<Vec<Member>, Failure> {
     let answer = seed.query(&["CLUSTER", "SLOTS"])?;
@@ -60,6 +65,25 @@ pub fn nodes(seed: &Target, roles: Roles) -> Result<Vec<Member>, Failure> {
     match members.is_empty() {
         true => Err(Failure::run("the cluster has no replicas", "leave --rfr out, or add replicas to it")),
         false => Ok(members),
+    }
+}
+
+/// Which of the nodes of a cluster serves each slot.
+pub struct SlotOwners(Box<[usize]>);
+
+impl SlotOwners {
+    /// Those of `nodes`, by their places among them.
+    pub fn of(nodes: &[Node]) -> SlotOwners {
+        let mut owners = vec![0; SLOTS];
+        for (at, node) in nodes.iter().enumerate() {
+            node.tags.iter().for_each(|tag| owners[slot(&tag[1..TAG_WIDTH - 1])] = at);
+        }
+        SlotOwners(owners.into())
+    }
+
+    /// The place of the node to which `key` belongs, which has no tag.
+    pub fn node(&self, key: &[u8]) -> usize {
+        self.0[slot(key)]
     }
 }
 

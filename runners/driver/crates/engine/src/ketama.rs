@@ -3,12 +3,8 @@
 //! Each server has 160 points on a ring of 32 bits, four of each MD5 of its name and a number; a key belongs to the server of
 //! the first point at or after its own MD5 (libmemcached 1.1.4, `update_continuum` in hosts.cc, `dispatch_host` in hash.cc).
 
-use std::sync::Arc;
-
 use md5::{Digest, Md5};
 
-use generator::digits;
-use generator::keys::{KeyOrder, Keys};
 use network::target::Address;
 
 /// Points of a server whose weight is the mean, and how many of them each digest makes.
@@ -46,19 +42,6 @@ impl Continuum {
         let at = self.0.partition_point(|(point, _)| *point < hash);
         self.0[at % self.0.len()].1
     }
-
-    /// For each of `servers` servers the numbers below `keys` of its keys, which are called `head` and twelve digits.
-    pub fn numbers(&self, servers: usize, head: &[u8], keys: u32) -> Vec<Arc<[u32]>> {
-        let mut numbers = vec![Vec::new(); servers];
-        let mut key = [head, &[0; digits::WIDTH]].concat();
-        for number in 0..keys {
-            if let Some(place) = key[head.len()..].first_chunk_mut() {
-                digits::write(place, u64::from(number));
-            }
-            numbers[self.server(&key)].push(number);
-        }
-        numbers.into_iter().map(Arc::from).collect()
-    }
 }
 
 /// Digests for each of `servers` servers: 40, in libmemcached's single precision, which may round one of them off.
@@ -74,21 +57,5 @@ fn name(server: &Address) -> String {
         Address::Tcp { host, port: USUAL_PORT } => host.clone(),
         Address::Tcp { host, port } => format!("{host}:{port}"),
         Address::Unix { path } => format!("{path}:0"),
-    }
-}
-
-/// The keys that belong to one of several servers.
-#[derive(Debug, Clone)]
-pub struct Share {
-    /// The numbers of these keys in ascending order; at least one.
-    pub numbers: Arc<[u32]>,
-    /// How often each is asked for, by its place among them.
-    pub order: KeyOrder,
-}
-
-impl Share {
-    /// The keys of connection `index` of the `clients` that the server has; in turn it takes `numbers` of them.
-    pub fn keys(&self, index: usize, clients: usize, numbers: u64) -> Keys {
-        Keys::new(&self.order, self.numbers.len() as u64, index, clients, numbers).among(self.numbers.clone())
     }
 }

@@ -28,6 +28,7 @@ mod scan;
 pub mod schedule;
 pub mod scoreboard;
 pub mod server_process;
+pub mod spread;
 pub mod stage;
 pub mod stairs;
 pub mod steadiness;

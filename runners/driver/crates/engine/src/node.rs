@@ -1,7 +1,7 @@
 //! A server that takes a part of the connections.
 
 use crate::fill_source::Tags;
-use crate::ketama::Share;
+use crate::spread::Share;
 use network::target::{Target, remedy_of};
 use protocol::reply::Reply;
 use text::failure::Failure;
@@ -12,7 +12,7 @@ pub struct Node {
     pub target: Target,
     /// Hash tags of the slots it serves; empty without a cluster.
     pub tags: Tags,
-    /// The keys that belong to it, where those of the load are spread over several servers of memcached.
+    /// The keys that belong to it, where those of the load are spread over several servers.
     pub share: Option<Share>,
 }
 

@@ -69,8 +69,8 @@ impl Topology {
         let nodes = self.nodes();
         for node in nodes.iter().chain(seeds) {
             let target = Target { timeout: node.target.timeout.min(ANSWERS_WITHIN), ..node.target.clone() };
-            if let Ok(masters) = cluster::nodes(&target, cluster::Roles::Masters) {
-                self.set(&nodes, masters.into_iter().map(|master| master.node).collect());
+            if let Ok(masters) = cluster::masters(&target) {
+                self.set(&nodes, masters);
                 return;
             }
         }

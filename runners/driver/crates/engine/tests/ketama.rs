@@ -1,6 +1,7 @@
 //! Where keys belong, as libmemcached places them: ketama_reference.py made ketama.txt.
 
 use engine::ketama::Continuum;
+use engine::spread;
 use network::target::Address;
 
 const REFERENCE: &str = include_str!("ketama.txt");
@@ -23,7 +24,7 @@ fn keys_are_where_libmemcached_has_them() {
         let key = |number| format!("key:{number:012}").into_bytes();
         let placed: Vec<u8> = (0..pair[1].len()).map(|number| LETTERS[ring.server(&key(number))]).collect();
         assert_eq!(String::from_utf8(placed).unwrap(), pair[1], "{}", pair[0]);
-        let shares = ring.numbers(servers.len(), b"key:", pair[1].len() as u32);
+        let shares = spread::numbers(servers.len(), b"key:", pair[1].len() as u32, |key| ring.server(key));
         for (at, numbers) in shares.iter().enumerate() {
             assert!(numbers.iter().all(|number| pair[1].as_bytes()[*number as usize] == LETTERS[at]));
         }

@@ -9,10 +9,11 @@ use jiff::Timestamp;
 use crate::fresh_server::{self, FreshServer};
 use crate::prefill::{needs_empty_server, require_empty_server};
 use crate::run::{self, driver, own_digest, rfc3339};
-use engine::resources;
+use engine::{cluster, resources};
 use machine::environment::Environment;
 use machine::signals;
 use network::memcached;
+use network::target::Target;
 use protocol::reply::Reply;
 use report::document::{Document, TargetName};
 use report::ladder::{LadderDocument, Rung, SCHEMA};
@@ -145,13 +146,20 @@ fn empty(plan: &Plan) -> Result<(), Failure> {
     match plan.protocol {
         _ if !needs_empty_server(plan) => Ok(()),
         ProtocolName::Memcached => plan.servers().try_for_each(memcached::flush),
-        ProtocolName::Resp => match plan.target.query(&["FLUSHDB"])? {
-            Reply::Error(text) => Err(Failure::run(
-                format!("the server refused FLUSHDB, with which a prefilled rung begins: -{text}"),
-                "give --fresh-server, or --prefill=force",
-            )),
-            _ => Ok(()),
-        },
+        ProtocolName::Resp if plan.cluster => {
+            cluster::masters(&plan.target)?.iter().try_for_each(|master| flush(&master.target))
+        }
+        ProtocolName::Resp => flush(&plan.target),
+    }
+}
+
+fn flush(server: &Target) -> Result<(), Failure> {
+    match server.query(&["FLUSHDB"])? {
+        Reply::Error(text) => Err(Failure::run(
+            format!("the server refused FLUSHDB, with which a prefilled rung begins: -{text}"),
+            "give --fresh-server, or --prefill=force",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -1,9 +1,11 @@
 //! Keys that are set before the load, and counted.
 
 use crate::session::Session;
+use engine::cluster;
 use engine::job::{Job, Window};
+use engine::node::Node;
 use engine::server_process::read_server_memory;
-use generator::keys::KeyOrder;
+use generator::keys::{Distribution, KeyOrder};
 use machine::clock;
 use network::memcached;
 use report::prefill::{Growth, Prefill};
@@ -46,6 +48,9 @@ pub fn needs_empty_server(plan: &Plan) -> bool {
 /// The number of keys in the server, of which `expected` would be right.
 pub fn count_keys(plan: &Plan, expected: u64) -> Result<u64, Failure> {
     match plan.protocol {
+        ProtocolName::Resp if plan.cluster => {
+            cluster::masters(&plan.target)?.iter().map(|master| master.target.count_keys(plan.database)).sum()
+        }
         ProtocolName::Resp => plan.target.count_keys(plan.database),
         ProtocolName::Memcached => memcached::count_living(plan.servers(), expected),
     }
@@ -71,9 +76,11 @@ impl Session<'_> {
     /// What sets every key of the phase once.
     pub fn fillings(&self, phase: &Phase) -> Vec<Filling> {
         match self.plan.protocol {
-            ProtocolName::Resp => {
-                phase.fillings().into_values().map(|workload| self.filling(phase, workload)).collect()
-            }
+            ProtocolName::Resp => phase
+                .fillings()
+                .into_values()
+                .flat_map(|workload| self.fillings_resp(phase, workload))
+                .collect(),
             ProtocolName::Memcached => self.fillings_memcached(phase, Needs::Keys),
         }
     }
@@ -116,24 +123,40 @@ impl Session<'_> {
         filled.values().sum()
     }
 
-    fn filling(&self, phase: &Phase, workload: Workload) -> Filling {
-        let keys = phase.keys.count;
-        let clients = phase.clients.min(MOST_CLIENTS).min(usize::try_from(keys).unwrap_or(usize::MAX));
+    /// What sets every key of the phase once by the requests of `workload`: a filling for each server that has keys of its own.
+    fn fillings_resp(&self, phase: &Phase, workload: Workload) -> Vec<Filling> {
+        // The plan has refused keys that cannot be spread.
+        let head = workload.key_head(&phase.places(false)).ok().flatten();
         let set = Phase { name: workload.text(), workload, ..phase.clone() };
-        let traffic = self.traffic(&set);
+        let nodes = self.nodes.iter().map(|node| node.greeted(&phase.greeting())).collect();
+        let spread = self.spread(nodes, head, phase.keys.count, Distribution::Parts);
+        if !self.plan.spreads_keys() {
+            return vec![self.filling(&set, spread, phase.keys.count)];
+        }
+        let keys_of = |node: &Node| node.share.as_ref().map_or(0, |share| share.numbers.len() as u64);
+        let filling =
+            |node: Node| (keys_of(&node) > 0).then(|| self.filling(&set, vec![node.clone()], keys_of(&node)));
+        spread.into_iter().filter_map(filling).collect()
+    }
+
+    /// What sets the `keys` of these `nodes` once.
+    fn filling(&self, set: &Phase, nodes: Vec<Node>, keys: u64) -> Filling {
+        let clients = set.clients.min(MOST_CLIENTS).min(usize::try_from(keys).unwrap_or(usize::MAX));
+        let traffic = self.traffic(set);
         let job = Job {
+            nodes,
             clients,
             own_clients: 0..clients,
             begins_at: None,
-            threads: phase.threads.min(clients),
-            pipeline: (PREFILL_BATCH_BYTES / phase.values.largest().max(1)).clamp(1, PREFILL_PIPELINE),
+            threads: set.threads.min(clients),
+            pipeline: (PREFILL_BATCH_BYTES / set.values.largest().max(1)).clamp(1, PREFILL_PIPELINE),
             key_order: KeyOrder::Parts,
             probe: None,
             verify: None,
             window: Window::Batch,
             allow_errors: false,
             recovery: None,
-            ..self.job(&set, &traffic)
+            ..self.job(set, &traffic)
         };
         Filling { traffic, job, requests: keys }
     }

@@ -4,12 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::cluster;
+use engine::cluster::{self, SlotOwners};
 use engine::job::Job;
-use engine::ketama::{Continuum, Share};
+use engine::ketama::Continuum;
 use engine::node::Node;
 use engine::progress::{Progress, Watcher};
 use engine::scoreboard::{Scoreboard, Scoreboards};
+use engine::spread::{self, Share};
 use generator::keys::{Distribution, KeyOrder};
 use generator::values::ValuePool;
 use machine::clock;
@@ -110,10 +111,7 @@ type SpreadKeys = BTreeMap<(Vec<u8>, u64), Vec<Arc<[u32]>>>;
 /// The servers that share the load.
 fn nodes(plan: &Plan) -> Result<Vec<Node>, Failure> {
     match plan.cluster {
-        true => {
-            let masters = cluster::nodes(&plan.target, cluster::Roles::Masters)?;
-            Ok(masters.into_iter().map(|master| master.node).collect())
-        }
+        true => cluster::masters(&plan.target),
         false => Ok(plan.servers().cloned().map(Node::of).collect()),
     }
 }
@@ -137,14 +135,25 @@ impl Session<'_> {
 
     /// The `nodes`, each with its share of so many `keys` that begin with `head`, if there are several; without keys as they
     /// are.
-    fn spread(&self, nodes: Vec<Node>, head: Option<Vec<u8>>, keys: u64, order: Distribution) -> Vec<Node> {
-        let Some(head) = head.filter(|_| !self.plan.others.is_empty()) else { return nodes };
+    pub fn spread(
+        &self,
+        nodes: Vec<Node>,
+        head: Option<Vec<u8>>,
+        keys: u64,
+        order: Distribution,
+    ) -> Vec<Node> {
+        let Some(head) = head.filter(|_| self.plan.spreads_keys()) else { return nodes };
         let mut spread_keys = self.spread_keys.borrow_mut();
         let numbers = spread_keys.entry((head.clone(), keys)).or_insert_with(|| {
-            let addresses: Vec<Address> = nodes.iter().map(|node| node.target.address.clone()).collect();
             // The plan has refused more keys than that.
             let keys = u32::try_from(keys).unwrap_or(u32::MAX);
-            Continuum::new(&addresses).numbers(addresses.len(), &head, keys)
+            if self.plan.cluster {
+                let owners = SlotOwners::of(&nodes);
+                return spread::numbers(nodes.len(), &head, keys, |key| owners.node(key));
+            }
+            let addresses: Vec<Address> = nodes.iter().map(|node| node.target.address.clone()).collect();
+            let continuum = Continuum::new(&addresses);
+            spread::numbers(nodes.len(), &head, keys, |key| continuum.server(key))
         });
         let shared = |(node, numbers): (Node, &Arc<[u32]>)| {
             let order = KeyOrder::of(order, (numbers.len() as u64).max(1));
@@ -160,9 +169,16 @@ impl Session<'_> {
         self.spread(nodes, head, phase.keys.count, phase.keys.distribution)
     }
 
-    /// A failure when one of several servers has none of the keys of a phase.
+    /// A failure when one of several servers has none of the keys of a phase, or no connection to it.
     fn check_shares(&self) -> Result<(), Failure> {
-        for phase in self.plan.phases.iter().filter(|_| !self.plan.others.is_empty()) {
+        for phase in self.plan.phases.iter().filter(|_| self.plan.spreads_keys()) {
+            let servers = self.nodes.len();
+            if self.plan.own_clients(phase.clients).len() < servers {
+                return Err(Failure::usage(
+                    format!("there are fewer connections than the {servers} servers"),
+                    "raise -c",
+                ));
+            }
             let has_none = |node: &Node| node.share.as_ref().is_some_and(|share| share.numbers.is_empty());
             if let Some(node) = self.nodes_of(phase).iter().find(|node| has_none(node)) {
                 let keys = phase.keys.count;
@@ -204,7 +220,8 @@ impl Session<'_> {
     }
 
     pub fn traffic(&self, phase: &Phase) -> Traffic {
-        phase.workload.traffic(&phase.places(self.plan.cluster), self.plan.seed)
+        let tags = self.plan.cluster && !self.plan.spreads_keys();
+        phase.workload.traffic(&phase.places(tags), self.plan.seed)
     }
 
     pub fn job(&self, phase: &Phase, traffic: &Traffic) -> Job {

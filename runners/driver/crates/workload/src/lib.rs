@@ -2,6 +2,7 @@
 
 pub mod file;
 pub mod filling;
+pub mod key_name;
 pub mod ladder;
 pub mod limits;
 pub mod memcached;

@@ -96,11 +96,6 @@ impl Plan {
             "leave --cluster out",
         )?;
         require(
-            !self.cluster || self.phases.iter().all(|phase| !phase.prefill && phase.expect.keys.is_none()),
-            "keys of a cluster can be neither prefilled nor counted",
-            "leave --prefill or --cluster out",
-        )?;
-        require(
             !self.cluster || self.phases.iter().all(|phase| phase.keys.bytes.is_none()),
             "keys of a cluster have tags, so their length cannot be chosen",
             "leave the bytes of keys or --cluster out",
@@ -160,12 +155,29 @@ impl Plan {
         self.servers().map(|server| server.address.to_string()).collect::<Vec<_>>().join(",")
     }
 
-    /// What several servers of memcached cannot share.
+    /// Whether each server gets the keys that belong to it: of memcached always, in a cluster where keys are prefilled or
+    /// counted. The keys of other loads of a cluster have a tag of the node that is asked for them.
+    pub fn spreads_keys(&self) -> bool {
+        let are_counted = |phase: &Phase| phase.prefill || phase.expect.keys.is_some();
+        !self.others.is_empty() || self.cluster && self.phases.iter().any(are_counted)
+    }
+
+    /// What several servers cannot share.
     fn check_servers(&self) -> Result<(), Failure> {
+        for phase in self.phases.iter().filter(|_| self.spreads_keys()) {
+            require(
+                phase.keys.count <= MOST_SPREAD_KEYS,
+                &format!("-r is above {MOST_SPREAD_KEYS}, which is too many to spread over servers"),
+                "lower it: each takes 4 bytes here",
+            )?;
+            phase.workload.key_head(&phase.places(false))?;
+            for filling in phase.fillings().values().filter(|_| phase.prefill) {
+                filling.key_head(&phase.places(false))?;
+            }
+        }
         if self.others.is_empty() {
             return Ok(());
         }
-        let servers = self.others.len() + 1;
         require(self.protocol == ProtocolName::Memcached, "--servers is given for RESP", "give --cluster")?;
         let addresses: Vec<&Address> = self.servers().map(|server| &server.address).collect();
         if let Some((_, twice)) =
@@ -179,17 +191,6 @@ impl Plan {
                 "--servers is given for a recording",
                 "give one server, with -h and -p",
             )?;
-            require(
-                self.own_clients(phase.clients).len() >= servers,
-                &format!("there are fewer connections than the {servers} servers"),
-                "raise -c",
-            )?;
-            require(
-                phase.keys.count <= MOST_SPREAD_KEYS,
-                &format!("-r is above {MOST_SPREAD_KEYS}, which is too many to spread over servers"),
-                "lower it: each takes 4 bytes here",
-            )?;
-            phase.workload.key_head(&phase.places(false))?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The commands of RESP that a workload sends: tests with names, and requests as they are given.
 
+use crate::key_name::KeyName;
 use protocol::command::Command;
 use protocol::expectation::Expectation;
 use protocol::resp;
@@ -116,6 +117,27 @@ impl Source {
         }
         (numbers == 1).then_some(text)
     }
+
+    /// What its keys are called: its second word may be one, without a tag, and no other word holds a key's number.
+    pub fn key_name(&self) -> KeyName {
+        let places = Placeholders { numbers: true, ..Placeholders::default() };
+        let mut name = KeyName::None;
+        for (at, word) in self.words(false).iter().enumerate() {
+            let parts = places.cut(word);
+            let is_number =
+                |part: &Part| matches!(part, Part::Filled(Fill::Number | Fill::Shared(_) | Fill::Sequence));
+            name = match parts.as_slice() {
+                parts if !parts.iter().any(is_number) => continue,
+                [Part::Literal(head), Part::Filled(Fill::Number | Fill::Shared(_)), Part::Literal(tail)]
+                    if at == 1 && tail.is_empty() && !head.contains(&b'{') =>
+                {
+                    KeyName::Head(head.clone())
+                }
+                _ => return KeyName::Other,
+            };
+        }
+        name
+    }
 }
 
 /// The test of that name.
@@ -128,4 +150,32 @@ fn resp_test(name: &str) -> Result<Test, Failure> {
         let known = Test::ALL.map(Test::name).join(", ");
         Failure::usage(format!("there is no test '{name}'"), format!("-t takes {known}"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_are_a_name_and_a_number_can_be_spread() {
+        let name = |text: &str| {
+            Source::Request(text.split(' ').map(|word| word.as_bytes().to_vec()).collect()).key_name()
+        };
+        let user = KeyName::Head(b"user:".to_vec());
+        for (text, expected) in [
+            ("GET user:__key__", user.clone()),
+            ("SET user:__rand_1st__ __data__ EX 10", user.clone()),
+            ("MULTI", KeyName::None),
+            ("CLIENT REPLY OFF", KeyName::None),
+            ("GET user:__key__:name", KeyName::Other),
+            ("GET user:{tag}:__key__", KeyName::Other),
+            ("HSET h field:__rand_int__ x", KeyName::Other),
+            ("MGET a:__rand_int__ a:__rand_int__", KeyName::Other),
+            ("SET a:__seq__ x", KeyName::Other),
+        ] {
+            assert_eq!(name(text), expected, "{text}");
+        }
+        assert_eq!(Source::Test(Test::Ping).key_name(), KeyName::None);
+        assert_eq!(Source::Test(Test::Incr).key_name(), KeyName::Head(b"counter:".to_vec()));
+    }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::key_name::KeyName;
 use crate::memcached::load::Load;
-use crate::memcached::suite::{self, KeyName, Needs};
+use crate::memcached::suite::{self, Needs};
 use crate::order::Order;
 use crate::protocol_name::ProtocolName;
 use crate::source::{Origin, READING, Source, Test, resp_source};
@@ -175,16 +176,19 @@ impl Workload {
         }
     }
 
-    /// How the keys of its memcached tests begin, before their numbers; none without keys. A usage failure when several servers
-    /// cannot share them.
+    /// How its keys begin, before their numbers; none without keys. A usage failure when several servers cannot share them.
     pub fn key_head(&self, places: &Placeholders) -> Result<Option<Vec<u8>>, Failure> {
-        let Parts::Memcached(items) = &self.parts else { return Ok(None) };
+        let names: Vec<(&String, KeyName)> = match &self.parts {
+            Parts::Resp(items) => items.iter().map(|item| (&item.name, item.source.key_name())).collect(),
+            Parts::Memcached(items) => {
+                items.iter().map(|item| (&item.name, item.source.key_name(places))).collect()
+            }
+        };
         let mut heads: Vec<Vec<u8>> = Vec::new();
-        for item in items {
-            let name = item.source.key_name(places);
+        for (test, name) in names {
             require(
                 name != KeyName::Other,
-                &format!("the keys of {} cannot be spread over several servers", item.name),
+                &format!("the keys of {test} cannot be spread over several servers"),
                 "leave it out, or give one server: only keys that are a name and a number of -r can",
             )?;
             heads.extend(name.head().filter(|head| !heads.contains(head)));

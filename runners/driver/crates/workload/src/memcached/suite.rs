@@ -1,5 +1,6 @@
 //! The tests of memcached: requests and usual replies as texts, in the order in which they run by default.
 
+use crate::key_name::KeyName;
 use generator::values::Ttl;
 use protocol::command::Command;
 use protocol::expectation::Expectation;
@@ -55,27 +56,6 @@ impl Needs {
     /// is given.
     pub fn numbers(self, requests: Option<u64>, keys: u64) -> u64 {
         requests.filter(|_| self.is_per_request()).unwrap_or(keys)
-    }
-}
-
-/// What the keys of a test are called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeyName {
-    /// It has no keys.
-    None,
-    /// This and a number of the keyspace.
-    Head(Vec<u8>),
-    /// Any other form: the server of such a key cannot be computed before the load.
-    Other,
-}
-
-impl KeyName {
-    /// How they begin.
-    pub fn head(self) -> Option<Vec<u8>> {
-        match self {
-            KeyName::Head(head) => Some(head),
-            KeyName::None | KeyName::Other => None,
-        }
     }
 }
 
