@@ -59,6 +59,63 @@ fn the_commands_of_a_sequence_share_their_numbers() {
     assert_eq!(redis.cli(&["dbsize"]).trim(), "0");
 }
 
+/// How a run of `sequence` on three connections ends; the test keeps it in a file called `name`.
+fn dialogue(redis: &Redis, name: &str, sequence: &str, more: &str) -> std::process::Output {
+    let text = format!("[[phase]]\nclients = 3\nrequests = 600\nsequence = [{sequence}]\n{more}\n");
+    let path = written(name, &text);
+    output(OURS, &["run", "-p", &redis.port, "--json", "--workload", &path])
+}
+
+#[test]
+fn a_command_takes_what_the_reply_before_it_says() {
+    let redis = Redis::start(&[]);
+    let said = |sequence: &str| {
+        let ended = dialogue(&redis, "taken.toml", sequence, "keys = { count = 1000 }");
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        serde_json::from_slice::<serde_json::Value>(&ended.stdout).unwrap()
+    };
+    said("{ request = 'XADD s * f v' }, { request = 'XDEL s __reply__' }");
+    assert_eq!((redis.cli(&["xlen", "s"]).trim(), redis.calls("xadd")), ("0", 300));
+    // The number is the same in the whole sequence, and the reply is a number.
+    said(
+        "{ request = 'INCR c:__rand_1st__' }, { request = 'SET d:__rand_1st__ __reply__' }, { request = 'PING' }",
+    );
+    let (counter, copy) = (redis.cli(&["keys", "c:*"]), redis.cli(&["keys", "d:*"]));
+    let keys =
+        |text: &str| text.lines().map(|key| key[2..].to_owned()).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(keys(&counter), keys(&copy));
+    for key in counter.lines() {
+        assert_eq!(redis.cli(&["get", key]), redis.cli(&["get", &format!("d:{}", &key[2..])]), "{key}");
+    }
+    // A cursor is the first text of its list; no cursor is refused.
+    said("{ request = 'SCAN 0 COUNT 3' }, { request = 'SCAN __reply__ COUNT 3' }");
+    assert_eq!(redis.calls("scan"), 600);
+    // Nothing to take: the sequence begins again.
+    let spops = said("{ request = 'SPOP empty' }, { request = 'SADD other __reply__' }");
+    assert_eq!((redis.calls("spop"), redis.calls("sadd")), (600, 0));
+    assert_eq!(spops["tests"][0]["commands"][1]["requests"], 0);
+}
+
+#[test]
+fn a_reply_that_cannot_be_taken_ends_the_run_with_what_was_counted() {
+    let redis = Redis::start(&[]);
+    redis.cli(&["set", "long", &"x".repeat(513)]);
+    let long = "{ request = 'PING' }, { request = 'GET long' }, { request = 'SET copy __reply__' }";
+    let ended = dialogue(&redis, "refused.toml", long, "");
+    let message = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{message}");
+    assert!(message.contains("more than 512 bytes") && message.trim().lines().count() == 1, "{message}");
+    for (sequence, more, cause) in [
+        ("{ request = 'SET a __reply__' }", "", "the first command holds __reply__"),
+        ("{ request = 'GET a' }, { request = 'SET a __reply__' }", "pipeline = 2", "pipeline is above 1"),
+        ("{ request = 'GET a' }, { request = 'SET a __reply__' }", "verify = 1.0", "beside verify"),
+    ] {
+        let ended = dialogue(&redis, "refused.toml", sequence, more);
+        let message = String::from_utf8(ended.stderr).unwrap();
+        assert!(ended.status.code() == Some(2) && message.contains(cause), "{message}");
+    }
+}
+
 #[test]
 fn each_placeholder_counts_for_itself() {
     let redis = Redis::start(&[]);

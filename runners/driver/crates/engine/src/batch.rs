@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::dialogue::{Dialogue, Next};
 use crate::fill_source::{FillSource, FillState, Tags};
-use crate::scan::Scan;
 use protocol::command::{BLOCK_BYTES, Command};
+use protocol::replies::ProtocolError;
 use protocol::script::Script;
 
 /// How the commands of a batch are laid out.
@@ -30,7 +31,7 @@ pub struct Batch {
     next: usize,
     /// What was assembled of each command.
     assembled: Vec<Sent>,
-    scan: Option<Scan>,
+    dialogue: Option<Dialogue>,
 }
 
 /// Requests with their bytes.
@@ -62,8 +63,8 @@ impl Batch {
         };
         let next = script.entry(source.sequence as usize);
         let assembled = vec![Sent::default(); script.commands.len()];
-        let (state, scan) = (FillState::default(), script.scan.map(|limit| Scan::new(limit.0)));
-        Batch { script, source, state, bytes, layout, whole: !copied, next, assembled, scan }
+        let (state, dialogue) = (FillState::default(), script.dialogue.map(Dialogue::new));
+        Batch { script, source, state, bytes, layout, whole: !copied, next, assembled, dialogue }
     }
 
     /// For each command of the script some requests with their bytes: all that were sent when their lengths vary.
@@ -80,21 +81,33 @@ impl Batch {
         if !self.script.shuffled {
             self.next = 0;
         }
-        if let Some(scan) = &mut self.scan {
-            (self.next, self.source.cursor) = scan.restart();
+        if let Some(next) = self.dialogue.as_mut().map(Dialogue::restart) {
+            self.go_on(next);
         }
         self.begins_at()
     }
 
-    /// Take bytes that answer the last request, up to its end if they are `whole`: in a scan they name the next one.
+    /// Whether replies decide what comes next, which may be another command than the next one of the order.
     #[inline]
-    pub fn take_reply(&mut self, bytes: &[u8], whole: bool) {
-        if let Some(scan) = &mut self.scan {
-            scan.take(bytes);
-            if whole {
-                (self.next, self.source.cursor) = scan.end_reply();
-            }
+    pub fn is_dialogue(&self) -> bool {
+        self.dialogue.is_some()
+    }
+
+    /// Take bytes that answer the last request, up to its end if they are `whole`: in a dialogue they decide what comes next.
+    #[inline]
+    pub fn take_reply(&mut self, bytes: &[u8], whole: bool) -> Result<(), ProtocolError> {
+        let Some(dialogue) = &mut self.dialogue else { return Ok(()) };
+        dialogue.take(bytes);
+        if whole {
+            let takes = self.script.commands[self.script.order.command(self.next)].takes_reply();
+            let next = dialogue.end_reply(self.next, takes)?;
+            self.go_on(next);
         }
+        Ok(())
+    }
+
+    fn go_on(&mut self, next: Next) {
+        (self.next, self.source.reply) = (next.place, next.named);
     }
 
     /// Lead the keys from now on to the slots of these `tags`; without tags everything stays.

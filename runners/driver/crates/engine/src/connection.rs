@@ -278,6 +278,9 @@ impl<R: Replies> Connection<R> {
     fn prepare(&mut self, count: usize) -> u64 {
         if self.awaited == 0 {
             self.answered = self.batch.begins_at();
+            if self.batch.is_dialogue() {
+                self.replies.restart(self.answered);
+            }
         }
         self.length = self.batch.prepare(count);
         self.sent = 0;
@@ -358,7 +361,7 @@ impl<R: Replies> Connection<R> {
             ))));
         }
         self.awaited -= tally.replies;
-        self.batch.take_reply(bytes, tally.replies > 0);
+        self.batch.take_reply(bytes, tally.replies > 0).map_err(ConnectionError::ProtocolError)?;
         self.received_bytes += bytes.len() as u64;
         self.liveness.moved(now);
         Ok(tally)

@@ -32,8 +32,8 @@ pub struct FillSource {
     /// The number of the connection's next command among those of all, and how many connections there are.
     pub sequence: u64,
     pub clients: u64,
-    /// Of a scan.
-    pub cursor: u64,
+    /// What the last reply has named, in a dialogue.
+    pub reply: Vec<u8>,
     /// Of a dump.
     pub items: Option<Box<ItemSource>>,
     /// Whose rows commands hold, each the next one.
@@ -177,7 +177,7 @@ impl FillSource {
                 Piece::Number(first + *last)
             }
             Varying::Ttl(ttl) => Piece::Number(ttl.draw(&mut self.rng)),
-            Varying::Cursor => Piece::Number(self.cursor),
+            Varying::Reply => Piece::Reply(self.reply.len()),
             Varying::Item(places) => self.next_item(places),
             Varying::ItemKey(places) => self.item_key(places),
             Varying::Field { column, .. } => {
@@ -206,6 +206,7 @@ impl FillSource {
         let pasted = match piece {
             Piece::Value(cut) => Some(self.values.bytes(*cut)),
             Piece::Number(number) => return text(bytes, *number),
+            Piece::Reply(_) => Some(self.reply.as_slice()),
             Piece::Request(_) => items.as_ref().map(|items| items.request()),
             Piece::Key { number, .. } => items.as_ref().map(|items| items.key(*number)),
             Piece::Cell { row, column, .. } => table.as_ref().map(|table| table.cell(*row, *column)),
@@ -243,6 +244,8 @@ impl FillSource {
 enum Piece {
     Value(ValueRange),
     Number(u64),
+    /// What the last reply has named.
+    Reply(usize),
     /// The request of the item that was read last.
     Request(usize),
     /// The key of an item.
@@ -262,7 +265,10 @@ impl Piece {
     fn length(&self) -> usize {
         match self {
             Piece::Value(cut) => cut.bytes,
-            Piece::Request(bytes) | Piece::Key { bytes, .. } | Piece::Cell { bytes, .. } => *bytes,
+            Piece::Reply(bytes)
+            | Piece::Request(bytes)
+            | Piece::Key { bytes, .. }
+            | Piece::Cell { bytes, .. } => *bytes,
             Piece::Number(number) => number.checked_ilog10().unwrap_or(0) as usize + 1,
         }
     }

@@ -157,7 +157,7 @@ impl Job {
     pub fn batch(&self, index: usize) -> Batch {
         let script = &self.script;
         let partial = self.window == Window::Rolling && script.commands.len() > 1;
-        Batch::new(script.clone(), self.pipeline, script.shuffled || partial, self.fill_source(index))
+        Batch::new(script.clone(), self.pipeline, script.is_cut() || partial, self.fill_source(index))
     }
 
     /// What [`Job::batch`] of `index` sends, again.
@@ -175,7 +175,7 @@ impl Job {
             tags: self.node(index).tags.clone(),
             sequence: index as u64,
             clients: self.connections() as u64,
-            cursor: 0,
+            reply: Vec::new(),
             table: self.table.clone(),
             items: self.items.clone().map(|items| Box::new(ItemSource::new(items))),
         }

@@ -36,7 +36,7 @@ fn batch(script: &Script, most: usize) -> Batch {
         tags: Arc::from([]),
         sequence: 3,
         clients: 5,
-        cursor: 0,
+        reply: Vec::new(),
         items: None,
         table: None,
     };

@@ -5,16 +5,16 @@
 pub const WIDTH: usize = 12;
 /// Key numbers are below this.
 pub const LIMIT: u64 = 1_000_000_000_000;
-/// The first number of more than eight digits; most keys are below it, and are not divided by it.
-const EIGHT: u64 = 100_000_000;
+/// The first number of nine digits; most keys are below it, and are not divided by it.
+const NINE_DIGITS: u64 = 100_000_000;
 
 /// Write `number` (below [`LIMIT`]) over `place`, padded with zeros.
 #[inline]
 pub fn write(place: &mut [u8; WIDTH], number: u64) {
     debug_assert!(number < LIMIT);
     let (first, low) = match number {
-        0..EIGHT => (*b"0000", number),
-        _ => (((eight((number / EIGHT) as u32) >> 32) as u32).to_le_bytes(), number % EIGHT),
+        0..NINE_DIGITS => (*b"0000", number),
+        _ => (((eight((number / NINE_DIGITS) as u32) >> 32) as u32).to_le_bytes(), number % NINE_DIGITS),
     };
     place[..4].copy_from_slice(&first);
     place[4..].copy_from_slice(&eight(low as u32).to_le_bytes());

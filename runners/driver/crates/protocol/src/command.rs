@@ -93,6 +93,11 @@ impl Command {
         command
     }
 
+    /// Whether it holds what the reply before it names.
+    pub fn takes_reply(&self) -> bool {
+        self.steps.contains(&Step::DrawVarying(Varying::Reply))
+    }
+
     /// Write its bytes to the begin of `place`, which has room for a block; what is behind them may change, too.
     #[inline(always)]
     pub fn render(&self, place: &mut [u8]) {

@@ -14,6 +14,15 @@ const STAGGER: usize = 7919;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanLimit(pub Option<u64>);
 
+/// How a reply decides what comes next, so that a connection has one request in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialogue {
+    /// The second command goes on with the scan that the first one begins.
+    Scan(ScanLimit),
+    /// Commands in order, some of which hold what the reply before them names.
+    Sequence,
+}
+
 /// The commands of a workload and the order in which each connection sends them, again and again.
 #[derive(Debug, Clone)]
 pub struct Script {
@@ -26,8 +35,7 @@ pub struct Script {
     pub shuffled: bool,
     /// How far after each other in the order connections begin.
     stagger: usize,
-    /// Whether its second command goes on with the scan that its first one begins.
-    pub scan: Option<ScanLimit>,
+    pub dialogue: Option<Dialogue>,
 }
 
 impl Script {
@@ -42,7 +50,8 @@ impl Script {
         let mut commands: Vec<Command> = steps.into_iter().map(|(_, command)| command).collect();
         // A command that is alone draws for itself, in its own loop.
         let opening = if order.length() == 1 { Vec::new() } else { take_shared_draws(&mut commands) };
-        Script { commands, order, opening, shuffled: false, stagger: 0, scan: None }
+        let dialogue = commands.iter().any(Command::takes_reply).then_some(Dialogue::Sequence);
+        Script { commands, order, opening, shuffled: false, stagger: 0, dialogue }
     }
 
     /// Commands with weights (above 0), in a random order that depends on `seed` alone.
@@ -58,7 +67,7 @@ impl Script {
         }
         let commands: Vec<Command> = steps.into_iter().map(|(_, command)| command).collect();
         let (shuffled, order) = (commands.len() > 1, CommandOrder::new(&order));
-        Script { commands, order, opening: Vec::new(), shuffled, stagger: STAGGER, scan: None }
+        Script { commands, order, opening: Vec::new(), shuffled, stagger: STAGGER, dialogue: None }
     }
 
     /// Each command as often as its weight says, one after the other, from the first one on for each connection: what a
@@ -68,13 +77,13 @@ impl Script {
             weighted.into_iter().map(|(weight, command)| (weight as usize, command)).collect();
         let order = CommandOrder::new(&repeated(&steps));
         let commands = steps.into_iter().map(|(_, command)| command).collect();
-        Script { commands, order, opening: Vec::new(), shuffled: true, stagger: 0, scan: None }
+        Script { commands, order, opening: Vec::new(), shuffled: true, stagger: 0, dialogue: None }
     }
 
     /// The command that begins a scan, and that which goes on with it: the replies decide which is next.
     pub fn scan(commands: Vec<Command>, limit: ScanLimit) -> Script {
         let weighted = commands.into_iter().map(|command| (1, command)).collect();
-        Script { scan: Some(limit), ..Script::decks(weighted) }
+        Script { dialogue: Some(Dialogue::Scan(limit)), ..Script::decks(weighted) }
     }
 
     /// The place in the order at which connection `index` begins: in a shuffled one each has its own.
@@ -82,14 +91,24 @@ impl Script {
         index * self.stagger % self.order.length()
     }
 
-    /// Commands of a connection that belong together: a sequence is sent whole.
+    /// Commands of a connection that are sent together: a sequence is sent whole, unless it waits for replies.
     pub fn unit(&self) -> usize {
+        if self.dialogue.is_some() { 1 } else { self.related() }
+    }
+
+    /// Commands of a connection that belong together.
+    fn related(&self) -> usize {
         if self.shuffled { 1 } else { self.order.length() }
     }
 
-    /// Key numbers that one [`Script::unit`] draws for `slot`.
+    /// Whether a batch begins anywhere in the order.
+    pub fn is_cut(&self) -> bool {
+        self.shuffled || self.dialogue.is_some()
+    }
+
+    /// Key numbers that commands which belong together draw for `slot`.
     pub fn numbers_per_unit(&self, slot: u8) -> u64 {
-        let unit = self.order.commands().into_iter().take(self.unit());
+        let unit = self.order.commands().into_iter().take(self.related());
         let steps = unit.flat_map(|at| &self.commands[usize::from(at)].steps);
         let drawn = steps.filter_map(Step::drawn_slot).chain(self.opening.iter().copied());
         drawn.filter(|drawn| *drawn == slot).count() as u64

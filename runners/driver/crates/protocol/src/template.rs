@@ -36,8 +36,8 @@ pub enum Varying {
     Ttl(Ttl),
     /// A key number without leading zeros.
     Key(PlainKeys),
-    /// The cursor that the last reply has named.
-    Cursor,
+    /// What the last reply has named.
+    Reply,
     /// A whole request, which sets the next item of a dump.
     Item(ItemPlaces),
     /// The key of an item of a dump.
@@ -85,9 +85,8 @@ impl Fill {
             Fill::Varying(Varying::Item(places)) => places.longest_request,
             Fill::Varying(Varying::ItemKey(places)) => places.longest_key,
             Fill::Varying(Varying::Field { longest, .. }) => longest,
-            Fill::Varying(Varying::Ttl(_) | Varying::Key(_) | Varying::Cursor) | Fill::Length { .. } => {
-                LONGEST_NUMBER
-            }
+            Fill::Varying(Varying::Reply) => LONGEST_REPLY,
+            Fill::Varying(Varying::Ttl(_) | Varying::Key(_)) | Fill::Length { .. } => LONGEST_NUMBER,
             _ => 0,
         }
     }
@@ -146,8 +145,8 @@ pub struct Placeholders {
     pub plain_keys: Option<PlainKeys>,
     /// Keys that begin as those of the named tests do are filled up to so many bytes, before their number.
     pub key_bytes: Option<usize>,
-    /// `__cursor__`, in a scan.
-    pub cursors: bool,
+    /// What the last reply has named: [`CURSOR`] in a scan, [`REPLY`] in a sequence.
+    pub reply: Option<&'static str>,
     /// `__item_key__`.
     pub items: Option<ItemPlaces>,
     /// `__field:NAME__`: the name of each column of a table, and the most bytes that its values have.
@@ -179,6 +178,9 @@ const DATA: &[u8] = b"__data__";
 const PLAIN_KEY: &[u8] = b"__key__";
 pub const TTL: &[u8] = b"__ttl__";
 pub const CURSOR: &str = "__cursor__";
+pub const REPLY: &str = "__reply__";
+/// No more bytes of a reply are put into the next command.
+pub const LONGEST_REPLY: usize = 512;
 pub const ITEM_KEY: &str = "__item_key__";
 const FIELD: &[u8] = b"__field:";
 const FIELD_END: &[u8] = b"__";
@@ -299,8 +301,8 @@ impl Placeholders {
         if let (true, Some(ttl)) = (text.starts_with(TTL), self.ttl) {
             return Some((TTL.len(), ttl_part(ttl)));
         }
-        if self.cursors && text.starts_with(CURSOR.as_bytes()) {
-            return Some((CURSOR.len(), Part::Filled(Fill::Varying(Varying::Cursor))));
+        if let Some(name) = self.reply.filter(|name| text.starts_with(name.as_bytes())) {
+            return Some((name.len(), Part::Filled(Fill::Varying(Varying::Reply))));
         }
         if let (false, Some(name)) = (self.fields.is_empty(), field_name(text)) {
             let column = self.fields.iter().position(|(field, _)| field.as_bytes() == name)?;

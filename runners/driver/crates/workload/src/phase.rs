@@ -166,7 +166,7 @@ impl Phase {
             _ => Value::Varying(self.values.largest()),
         };
         let plain_keys = self.plain_keys.as_ref().map(|keys| PlainKeys { first: keys.first, command: 0 });
-        let (ttl, key_bytes, cursors) = (self.ttl, self.keys.bytes, self.workload.scans());
+        let (ttl, key_bytes, reply) = (self.ttl, self.keys.bytes, self.workload.reply_name());
         let items = self.items.as_ref().map(|items| ItemPlaces {
             longest_request: items.longest_request(),
             longest_key: items.longest_key(),
@@ -180,7 +180,7 @@ impl Phase {
             ttl,
             plain_keys,
             key_bytes,
-            cursors,
+            reply,
             items,
             fields: Vec::new(),
         }

@@ -8,7 +8,7 @@ use crate::phase::{Length, Phase};
 use crate::protocol_name::ProtocolName;
 use engine::schedule::ArrivalProcess;
 use generator::digits;
-use protocol::template::SHORTEST_KEY;
+use protocol::template::{REPLY, SHORTEST_KEY};
 use text::checks::require;
 use text::failure::Failure;
 
@@ -44,7 +44,26 @@ impl Phase {
         self.check_keys(names)?;
         self.check_key_bytes(protocol)?;
         self.check_bytes(names, protocol)?;
+        self.check_replies(names.pipeline)?;
         self.check_silences()
+    }
+
+    /// What a reply names is known only when it is there.
+    fn check_replies(&self, pipeline: &str) -> Result<(), Failure> {
+        self.workload.check_replies()?;
+        if self.workload.reply_name() != Some(REPLY) {
+            return Ok(());
+        }
+        require(
+            self.pipeline == 1,
+            &format!("{pipeline} is above 1 beside __reply__, which waits for the reply before it"),
+            &format!("lower {pipeline}, and raise the number of clients"),
+        )?;
+        require(
+            self.verify == 0.0 && !self.workload.silences().unwrap_or(true),
+            "__reply__ is given beside verify or CLIENT REPLY OFF",
+            "leave them out",
+        )
     }
 
     /// Replies that are turned off must come again, and cannot be verified.

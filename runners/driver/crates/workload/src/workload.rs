@@ -10,7 +10,7 @@ use crate::protocol_name::ProtocolName;
 use crate::source::{Origin, READING, Source, Test, resp_source};
 use crate::traffic::Traffic;
 use engine::job::NamedCommand;
-use protocol::template::Placeholders;
+use protocol::template::{CURSOR, Placeholders, REPLY};
 use text::checks::require;
 use text::failure::Failure;
 
@@ -83,9 +83,35 @@ impl Workload {
         }
     }
 
-    /// Whether replies name the cursors of its requests.
-    pub fn scans(&self) -> bool {
-        matches!(self.order, Order::Scan(_))
+    /// The placeholder of what a reply names for the command after it, if there is one.
+    pub fn reply_name(&self) -> Option<&'static str> {
+        match self.order {
+            Order::Scan(_) => Some(CURSOR),
+            Order::Sequence => self.commands_with_reply().contains(&true).then_some(REPLY),
+            Order::Mix | Order::Decks => None,
+        }
+    }
+
+    /// For each command, whether it holds [`REPLY`].
+    fn commands_with_reply(&self) -> Vec<bool> {
+        let Parts::Resp(items) = &self.parts else { return Vec::new() };
+        let has_reply = |word: &Vec<u8>| word.windows(REPLY.len()).any(|part| part == REPLY.as_bytes());
+        items.iter().map(|item| item.source.words(false).iter().any(has_reply)).collect()
+    }
+
+    /// A usage failure when commands hold [`REPLY`] before which there is no reply.
+    pub fn check_replies(&self) -> Result<(), Failure> {
+        let with_reply = self.commands_with_reply();
+        require(
+            self.order() == Order::Sequence || !with_reply.contains(&true),
+            "__reply__ stands in commands without an order",
+            "give them as a sequence",
+        )?;
+        require(
+            with_reply.first() != Some(&true),
+            "the first command holds __reply__",
+            "give one that is answered before it",
+        )
     }
 
     /// Its commands, as they were given.
