@@ -296,7 +296,9 @@ def follow_duel(made: World, alert: Alert, url: str, chromium: Browser) -> None:
     assert measured
     duel = duels.paired_run(made, pairs=12, base=4, head=5)
     measured.runs.add(duel)
-    earlier = 10  # pairs of the run that confirmed the alert
+    same_commits = measured.runs.filter(base=duel.base, commit=duel.commit).exclude(pk=duel.pk)
+    earlier = sum(run.trials for run in same_commits)  # pairs on the way to the alert
+    assert earlier
     complaints: list[str] = []
     pages = {
         name: watched(chromium, width, complaints)
