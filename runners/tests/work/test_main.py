@@ -39,6 +39,7 @@ def start(api: Api, home: Path, speedbench: Path) -> Iterator[Start]:
             "SPEEDTRACK_PATIENCE_S": "1",
             "SPEEDTRACK_LOCK_DIR": str(home),
             "PYTHONPATH": str(ROOT),
+            "PYTHONFAULTHANDLER": "1",
         } | changes
         process = subprocess.Popen(
             [sys.executable, "-m", "runners", *words],
@@ -61,7 +62,11 @@ def start(api: Api, home: Path, speedbench: Path) -> Iterator[Start]:
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
     """Exit code and output once it has ended."""
-    output, _ = process.communicate(timeout=LIMIT_S)
+    try:
+        output, _ = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)  # the output then shows where each thread is
+        pytest.fail(f"the runner does not end:\n{process.communicate()[0]}")
     return process.returncode, output
 
 

@@ -43,8 +43,10 @@ def streams(live_server: Any, settings: Any) -> Iterator[Live]:
     made = Live(free_port(), {"SPEEDTRACK_URL": live_server.url}).start()
     settings.LIVE_URL = made.url
     settings.SECURE_CSP = settings.SECURE_CSP | {"connect-src": f"'self' {made.url}"}
-    yield made
-    made.kill()
+    try:
+        yield made
+    finally:
+        made.kill()
 
 
 def send(run: Run, seq: int, text: str, phase: str = "measure") -> None:
