@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 
 def on_signals(act: Callable[[], None], *numbers: signal.Signals) -> None:
@@ -26,8 +27,10 @@ def outside_handlers(act: Callable[[], None]) -> Callable[[], None]:
 
     def wait() -> None:
         while True:
-            os.eventfd_read(calls)
-            act()
+            # The system may deliver a signal to this thread, which ends this call; Python does not repeat it.
+            with suppress(InterruptedError):
+                os.eventfd_read(calls)
+                act()
 
     threading.Thread(target=wait, name="signals", daemon=True).start()
     return lambda: os.eventfd_write(calls, 1)
