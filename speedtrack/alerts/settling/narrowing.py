@@ -192,7 +192,7 @@ def next_commit(cp: ChangePoint) -> Commit | None:
     if not between.exclude(same_as_parent).exists() and (last := between.last()):
         cp.before = last
         cp.save(update_fields=["before"])
-    nearest = bisect.middles(promising_places(cp, fit) or range(1, len(fit) + 1), CommitRange(0, len(fit) + 1))
+    nearest = bisect.middles(numbers_beside_step(cp, fit) or range(1, len(fit) + 1), CommitRange(0, len(fit) + 1))
     middle = fit[nearest[-1] - 1] if nearest else None
     if middle and verdicts.trials_spent(cp, cp.before_id, middle.pk) >= MOST:
         cp.note += f"; not narrowed further: pairs did not show on which side {middle.short} is"
@@ -200,11 +200,11 @@ def next_commit(cp: ChangePoint) -> Commit | None:
     return middle
 
 
-def promising_places(cp: ChangePoint, fit: Sequence[Commit]) -> list[int]:
+def numbers_beside_step(cp: ChangePoint, fit: Sequence[Commit]) -> list[int]:
     """Those of the commits, counted from 1, that stand beside the step which the line shows in the change's bracket.
 
-    None if halving takes no more steps. Once pairs say otherwise of one of the two commits, the other one is outside
-    the range as well.
+    Empty if halving takes no more steps. If pairs contradict the line at one of the two commits, the other one is no
+    longer in the range.
     """
     bracket = sizes.bracket_verdict(cp)
     numbers = brackets.positions_of(cp.branch, [bracket.base_id, bracket.commit_id])
@@ -214,9 +214,10 @@ def promising_places(cp: ChangePoint, fit: Sequence[Commit]) -> list[int]:
     if after is None:
         return []
     last_old, first_new = clean[after - 1], clean[after]
-    places = [place for place, commit in enumerate(fit, 1) if commit.pk in (last_old.commit_id, first_new.commit_id)]
+    beside = {last_old.commit_id, first_new.commit_id}
+    numbers_beside = [number for number, commit in enumerate(fit, 1) if commit.pk in beside]
     between = brackets.commits_between(cp.branch, last_old.commit_id, first_new.commit_id).count()
-    return places if len(places) + bisect.halvings(between) < bisect.halvings(len(fit)) else []
+    return numbers_beside if len(numbers_beside) + bisect.halvings(between) < bisect.halvings(len(fit)) else []
 
 
 def adopt_range(cp: ChangePoint, leader: ChangePoint) -> None:

@@ -85,7 +85,7 @@ def error_per_step(inside: int, besides: int = 1) -> float:
 
 
 def clear_step(values: Sequence[float], sign: float) -> int | None:
-    """The index of the first value behind a line's largest step in the direction of ``sign``.
+    """The index of the first value after a line's largest step in the direction of ``sign``.
 
     None unless it stands out of the scatter, which is that of neighbouring values. Sides are the means of up to
     BESIDE values.

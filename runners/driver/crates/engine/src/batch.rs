@@ -87,7 +87,7 @@ impl Batch {
         self.begins_at()
     }
 
-    /// Whether replies decide what comes next, which may be another command than the next one of the order.
+    /// Whether the reply to each request decides which command is sent next.
     #[inline]
     pub fn is_dialogue(&self) -> bool {
         self.dialogue.is_some()

@@ -1,4 +1,4 @@
-//! Keys that are spread over several servers: each connection asks for those of its own.
+//! Keys that are spread over several servers: each connection asks for the keys of its server.
 
 use std::sync::Arc;
 

@@ -106,7 +106,7 @@ impl Script {
         self.shuffled || self.dialogue.is_some()
     }
 
-    /// Key numbers that commands which belong together draw for `slot`.
+    /// How many key numbers of `slot` one sequence, or one command of a mix, draws.
     pub fn numbers_per_unit(&self, slot: u8) -> u64 {
         let unit = self.order.commands().into_iter().take(self.related());
         let steps = unit.flat_map(|at| &self.commands[usize::from(at)].steps);

@@ -127,7 +127,7 @@ impl Skipper {
         }
     }
 
-    /// The same when there are several commands: of their usual replies each by itself, else those to one command together.
+    /// The same when there are several commands: usual replies one by one, others in runs of one command.
     fn jump_in_order(&mut self, bytes: &[u8], tally: &mut Tally) -> usize {
         let order = self.expected.order();
         let (mut at, mut place) = (0, self.place);

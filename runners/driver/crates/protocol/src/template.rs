@@ -179,7 +179,7 @@ const PLAIN_KEY: &[u8] = b"__key__";
 pub const TTL: &[u8] = b"__ttl__";
 pub const CURSOR: &str = "__cursor__";
 pub const REPLY: &str = "__reply__";
-/// No more bytes of a reply are put into the next command.
+/// `__reply__` stands for at most so many bytes.
 pub const LONGEST_REPLY: usize = 512;
 pub const ITEM_KEY: &str = "__item_key__";
 const FIELD: &[u8] = b"__field:";

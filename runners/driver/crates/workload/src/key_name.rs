@@ -1,4 +1,4 @@
-//! What the keys of a command are called, as far as their servers can be computed before the load.
+//! How the keys of a command begin, from which their servers can be computed before the load.
 
 /// What the keys of a test are called.
 #[derive(Debug, Clone, PartialEq, Eq)]
