@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::dialogue::{Dialogue, Next};
 use crate::fill_source::{FillSource, FillState, Tags};
-use protocol::command::{BLOCK_BYTES, Command};
+use protocol::command::Command;
+use protocol::literal::BLOCK_BYTES;
 use protocol::replies::ProtocolError;
 use protocol::script::Script;
 
@@ -15,6 +16,8 @@ enum Layout {
     Fixed,
     /// They are copied before they are filled, because the place may hold another command.
     Copied,
+    /// They follow each other, copied and filled; their lengths vary, but only with one key number each.
+    Framed,
     /// They are assembled from pieces, because their lengths vary.
     Assembled,
 }
@@ -29,8 +32,8 @@ pub struct Batch {
     whole: bool,
     /// Place in the script's order of the next command.
     next: usize,
-    /// What was assembled of each command.
-    assembled: Vec<Sent>,
+    /// What was sent of each command, when their lengths vary.
+    sent: Vec<Sent>,
     dialogue: Option<Dialogue>,
 }
 
@@ -51,27 +54,29 @@ impl Sent {
 impl Batch {
     /// Room for `units` units of the script. Batches that do not begin with a unit must be `copied`.
     pub fn new(script: Arc<Script>, units: usize, copied: bool, source: FillSource) -> Batch {
+        let all = |holds: fn(&Command) -> bool| script.commands.iter().all(holds);
         let layout = match copied {
-            _ if !script.commands.iter().all(Command::is_fixed) => Layout::Assembled,
-            true => Layout::Copied,
-            false => Layout::Fixed,
+            true if all(Command::is_fixed) => Layout::Copied,
+            false if all(Command::is_fixed) => Layout::Fixed,
+            _ if all(|command| command.framed.is_some() || command.is_fixed()) => Layout::Framed,
+            _ => Layout::Assembled,
         };
         let bytes = match layout {
             Layout::Fixed => rendered(&script).repeat(units),
-            Layout::Copied => vec![0; script.batch_bytes(units) + BLOCK_BYTES],
+            Layout::Copied | Layout::Framed => vec![0; script.batch_bytes(units) + BLOCK_BYTES],
             Layout::Assembled => Vec::new(),
         };
         let next = script.entry(source.sequence as usize);
-        let assembled = vec![Sent::default(); script.commands.len()];
+        let sent = vec![Sent::default(); script.commands.len()];
         let (state, dialogue) = (FillState::default(), script.dialogue.map(Dialogue::new));
-        Batch { script, source, state, bytes, layout, whole: !copied, next, assembled, dialogue }
+        Batch { script, source, state, bytes, layout, whole: !copied, next, sent, dialogue }
     }
 
     /// For each command of the script some requests with their bytes: all that were sent when their lengths vary.
     pub fn sent(&self) -> Vec<Sent> {
-        let one = |command: &Command| Sent { requests: 1, bytes: command.bytes.len() as u64 };
+        let one = |command: &Command| Sent { requests: 1, bytes: command.fixed.bytes.len() as u64 };
         match self.layout {
-            Layout::Assembled => self.assembled.clone(),
+            Layout::Framed | Layout::Assembled => self.sent.clone(),
             Layout::Fixed | Layout::Copied => self.script.commands.iter().map(one).collect(),
         }
     }
@@ -139,31 +144,37 @@ impl Batch {
     pub fn prepare(&mut self, count: usize) -> usize {
         match (self.layout, self.script.commands.as_slice()) {
             (Layout::Assembled, _) => self.assemble(count),
-            (_, [command]) if self.script.opening.is_empty() => {
-                self.source.fill_run::<false>(&mut self.state, command, &mut self.bytes, count);
-                count * command.bytes.len()
-            }
+            (_, [_]) if self.script.opening.is_empty() => self.fill_run(0, 0, count),
             _ => self.prepare_several(count),
         }
     }
 
+    /// Fill `count` requests of command `number` of the script from byte `begin` on; their length in bytes.
+    #[inline(always)]
+    fn fill_run(&mut self, number: usize, begin: usize, count: usize) -> usize {
+        let Batch { script, source, state, bytes, .. } = self;
+        let (command, places) = (&script.commands[number], &mut bytes[begin..]);
+        let length = match (self.layout, &command.framed) {
+            (Layout::Framed, Some(framed)) => source.fill_framed(framed, places, count),
+            (Layout::Fixed, _) => source.fill_run::<false>(state, command, places, count),
+            _ => source.fill_run::<true>(state, command, places, count),
+        };
+        if self.layout == Layout::Framed {
+            self.sent[number].add(Sent { requests: count as u64, bytes: length as u64 });
+        }
+        length
+    }
+
     #[inline(never)]
     fn prepare_several(&mut self, count: usize) -> usize {
-        let order = &self.script.order;
         let (mut left, mut end) = (count, 0);
         let mut next = if self.whole { 0 } else { self.next };
         while left > 0 {
             self.source.open(&mut self.state, &self.script, next);
-            let run = order.run(next).min(left);
-            let command = &self.script.commands[order.command(next)];
-            let places = &mut self.bytes[end..];
-            match self.layout {
-                Layout::Copied => self.source.fill_run::<true>(&mut self.state, command, places, run),
-                _ => self.source.fill_run::<false>(&mut self.state, command, places, run),
-            }
-            end += run * command.bytes.len();
+            let run = self.script.order.run(next).min(left);
+            end += self.fill_run(self.script.order.command(next), end, run);
             left -= run;
-            next = order.after(next, run);
+            next = self.script.order.after(next, run);
         }
         self.next = next;
         end
@@ -181,7 +192,7 @@ impl Batch {
             let before = self.bytes.len();
             self.source.assemble(&mut self.state, &self.script.commands[number], &mut self.bytes);
             let bytes = (self.bytes.len() - before) as u64;
-            self.assembled[number].add(Sent { requests: 1, bytes });
+            self.sent[number].add(Sent { requests: 1, bytes });
             self.next = self.script.order.after(self.next, 1);
         }
         self.bytes.len()
@@ -200,7 +211,7 @@ pub struct Replay {
 
 impl Replay {
     pub fn new(script: Arc<Script>, source: FillSource) -> Replay {
-        let room = script.commands.iter().map(|command| command.bytes.len()).max().unwrap_or(0);
+        let room = script.commands.iter().map(|command| command.fixed.bytes.len()).max().unwrap_or(0);
         let next = script.entry(source.sequence as usize);
         Replay { script, source, state: FillState::default(), request: vec![0; room], next }
     }
@@ -227,6 +238,6 @@ fn rendered(script: &Script) -> Vec<u8> {
         .order
         .commands()
         .into_iter()
-        .flat_map(|at| script.commands[usize::from(at)].bytes.clone())
+        .flat_map(|at| script.commands[usize::from(at)].fixed.bytes.clone())
         .collect()
 }

@@ -10,8 +10,9 @@ use generator::values::ValuePool;
 use proptest::prelude::*;
 use protocol::command::Command;
 use protocol::expectation::Expectation;
+use protocol::resp::template;
 use protocol::script::Script;
-use protocol::template::{Placeholders, Value};
+use protocol::template::{Placeholders, PlainKeys, Value};
 
 /// Requests with a number, with a value of few and of many bytes, with a number that is repeated, and with none.
 const TEXTS: [&str; 4] = [
@@ -27,10 +28,14 @@ fn commands(value_bytes: usize) -> Vec<Command> {
 }
 
 fn batch(script: &Script, most: usize) -> Batch {
+    batch_with_keys(script, most, Vec::new())
+}
+
+fn batch_with_keys(script: &Script, most: usize, command_keys: Vec<Keys>) -> Batch {
     let source = FillSource {
         keys: Keys::Uniform { keyspace: 1_000_000 },
         shared_keys: Vec::new(),
-        command_keys: Vec::new(),
+        command_keys,
         values: ValuePool::new(1, 200),
         rng: Rng::stream(1, 3),
         tags: Arc::from([]),
@@ -67,6 +72,47 @@ proptest! {
         for count in counts {
             let one_by_one: Vec<u8> = (0..count).flat_map(|_| prepared(&mut single, 1)).collect();
             prop_assert_eq!(prepared(&mut whole, count), one_by_one);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Such commands are written in one piece; without it, piece by piece.
+    #[test]
+    fn commands_with_plain_keys_are_the_same_in_one_piece_and_in_many(
+        words in prop::collection::vec(
+            prop_oneof![Just(vec!["GET", "__key__"]), Just(vec!["SET", "memtier-__key__", "__data__"]), Just(vec!["PING"])],
+            1..4,
+        ),
+        first in prop_oneof![Just(0), Just(95), Just(99_999_900), Just(u64::MAX - 1_000)],
+        keyspace in prop_oneof![Just(1u64), Just(10), Just(1_000)],
+        value_bytes in prop_oneof![0..40usize, Just(200)],
+        counts in prop::collection::vec(1..80usize, 1..6),
+    ) {
+        let places = |command| Placeholders {
+            value: Value::Drawn(value_bytes),
+            plain_keys: Some(PlainKeys { first, command }),
+            ..Placeholders::default()
+        };
+        let script = |in_one_piece: bool| {
+            let commands = words.iter().enumerate().map(|(at, words)| {
+                let mut command = template(words, &places(at), Expectation::default());
+                command.framed = command.framed.filter(|_| in_one_piece);
+                (1 + at as u64, command)
+            });
+            Script::decks(commands.collect())
+        };
+        let batch = |in_one_piece| {
+            batch_with_keys(&script(in_one_piece), 80, vec![Keys::Uniform { keyspace }; words.len()])
+        };
+        let (mut one, mut many) = (batch(true), batch(false));
+        for count in counts {
+            prop_assert_eq!(prepared(&mut one, count), prepared(&mut many, count));
+        }
+        if words.iter().any(|words| words.len() > 1) {
+            prop_assert_eq!(one.sent(), many.sent());
         }
     }
 }

@@ -20,6 +20,17 @@ pub fn write(place: &mut [u8; WIDTH], number: u64) {
     place[4..].copy_from_slice(&eight(low as u32).to_le_bytes());
 }
 
+/// The digits of `number` without leading zeros and then any bytes, and how many they are; none if they are more than eight.
+#[inline(always)]
+pub fn few(number: u64) -> Option<([u8; 8], usize)> {
+    if number >= NINE_DIGITS {
+        return None;
+    }
+    let digits = eight(number as u32);
+    let zeros = ((digits & 0x0f0f_0f0f_0f0f_0f0f).trailing_zeros() / 8).min(7);
+    Some(((digits >> (8 * zeros)).to_le_bytes(), 8 - zeros as usize))
+}
+
 /// The eight digits of `number` (below 10^8) as ASCII, the first in the lowest byte.
 ///
 /// Halves are split in parallel: one number of eight digits into two of four, those into four of two, those into
@@ -44,6 +55,11 @@ mod tests {
             let mut place = [b'x'; WIDTH];
             write(&mut place, number);
             assert_eq!(place.as_slice(), format!("{number:012}").as_bytes());
+            let text = number.to_string();
+            match few(number) {
+                Some((digits, count)) => assert_eq!(&digits[..count], text.as_bytes()),
+                None => assert!(text.len() > 8),
+            }
         }
     }
 }

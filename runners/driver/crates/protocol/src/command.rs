@@ -1,6 +1,8 @@
 //! One command: its bytes, how to fill them, and the reply it should get.
 
 use crate::expectation::Expectation;
+use crate::framed::Framed;
+use crate::literal::Literal;
 use crate::template::{Fill, Part, Varying};
 
 /// One step of filling a command; `at` counts from the command's first byte.
@@ -55,42 +57,40 @@ impl Step {
 #[derive(Debug, Clone)]
 pub struct Command {
     /// The constant bytes, with room for fills of a fixed width.
-    pub bytes: Vec<u8>,
+    pub fixed: Literal,
     pub steps: Vec<Step>,
     pub reply: Expectation,
     /// The most bytes that it may have.
     pub longest: usize,
-    /// Its bytes and then any, when it is short: a copy of a constant length is a few instructions.
-    pub block: Option<[u8; BLOCK_BYTES]>,
+    /// The same in one piece, if its length varies with one key number alone.
+    pub framed: Option<Framed>,
 }
-
-/// Commands that are no longer are copied as a block.
-pub const BLOCK_BYTES: usize = 64;
 
 impl Command {
     pub fn new(parts: &[Part], reply: Expectation) -> Command {
-        let mut command = Command { bytes: Vec::new(), steps: Vec::new(), reply, longest: 0, block: None };
+        let (mut filling, mut longest) = (Filling::default(), 0);
         let mut ahead = 0;
         for (at, part) in parts.iter().enumerate() {
             match part {
-                Part::Literal(bytes) => command.bytes.extend_from_slice(bytes),
+                Part::Literal(bytes) => filling.bytes.extend_from_slice(bytes),
                 Part::Filled(Fill::Length { plus, varying }) => {
-                    command.announce(*plus, parts[at..].iter().filter_map(Part::varying).take(*varying));
+                    filling.announce(*plus, parts[at..].iter().filter_map(Part::varying).take(*varying));
                     ahead = *varying;
                 }
                 Part::Filled(Fill::Varying(varying)) => {
-                    command.paste(*varying, ahead == 0);
+                    filling.paste(*varying, ahead == 0);
                     ahead = usize::saturating_sub(ahead, 1);
                 }
-                Part::Filled(fill) => command.place(*fill),
+                Part::Filled(fill) => filling.place(*fill),
             }
-            command.longest += match part {
+            longest += match part {
                 Part::Literal(bytes) => bytes.len(),
                 Part::Filled(fill) => fill.width() + fill.room(),
             };
         }
-        command.block = block(&command.bytes);
-        command
+        let Filling { bytes, steps } = filling;
+        let framed = Framed::of(&bytes, &steps);
+        Command { fixed: bytes.into(), steps, reply, longest, framed }
     }
 
     /// Whether it holds what the reply before it names.
@@ -98,20 +98,25 @@ impl Command {
         self.steps.contains(&Step::DrawVarying(Varying::Reply))
     }
 
-    /// Write its bytes to the begin of `place`, which has room for a block; what is behind them may change, too.
-    #[inline(always)]
-    pub fn render(&self, place: &mut [u8]) {
-        match &self.block {
-            Some(block) => place[..BLOCK_BYTES].copy_from_slice(block),
-            None => place[..self.bytes.len()].copy_from_slice(&self.bytes),
-        }
-    }
-
     /// Whether all of its bytes stay where they are.
     pub fn is_fixed(&self) -> bool {
         !self.steps.iter().any(|step| matches!(step, Step::Paste { .. }))
     }
 
+    /// Key numbers that one filling draws.
+    pub fn numbers(&self) -> u64 {
+        self.steps.iter().filter(|step| step.drawn_slot().is_some()).count() as u64
+    }
+}
+
+/// The constant bytes of a command and how they are filled, as far as its parts are known.
+#[derive(Default)]
+struct Filling {
+    bytes: Vec<u8>,
+    steps: Vec<Step>,
+}
+
+impl Filling {
     fn announce(&mut self, plus: usize, varying: impl Iterator<Item = Varying>) {
         self.steps.extend(varying.map(Step::DrawVarying));
         self.steps.push(Step::PasteLength { at: self.bytes.len(), plus });
@@ -137,16 +142,4 @@ impl Command {
         self.steps.push(step);
         self.bytes.resize(at + fill.width(), b'0');
     }
-
-    /// Key numbers that one filling draws.
-    pub fn numbers(&self) -> u64 {
-        self.steps.iter().filter(|step| step.drawn_slot().is_some()).count() as u64
-    }
-}
-
-/// `bytes` and zeros behind them, when they fit into a block.
-fn block(bytes: &[u8]) -> Option<[u8; BLOCK_BYTES]> {
-    let mut block = [0; BLOCK_BYTES];
-    block.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    Some(block)
 }

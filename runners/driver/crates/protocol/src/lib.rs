@@ -4,6 +4,8 @@ pub mod command;
 pub mod command_order;
 pub mod expectation;
 pub mod expected;
+pub mod framed;
+pub mod literal;
 pub mod memcached;
 pub mod message;
 pub mod number;

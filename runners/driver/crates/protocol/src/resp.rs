@@ -106,9 +106,9 @@ mod tests {
     fn lengths_are_those_of_what_is_filled_in() {
         let places = Placeholders { numbers: true, value: Value::Drawn(3), ..Placeholders::default() };
         let set = template(&["SET", "key:__rand_int__", "__data__"], &places, Expectation::default());
-        assert_eq!(set.bytes, b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$3\r\n000\r\n");
+        assert_eq!(set.fixed.bytes, b"*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$3\r\n000\r\n");
         assert_eq!(set.steps, [Step::Number { at: 22 }, Step::Value { at: 40, bytes: 3 }]);
-        assert_eq!(template(&["PING"], &places, Expectation::default()).bytes, command(&["PING"]));
+        assert_eq!(template(&["PING"], &places, Expectation::default()).fixed.bytes, command(&["PING"]));
     }
 
     #[test]

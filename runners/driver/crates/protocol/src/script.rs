@@ -116,7 +116,7 @@ impl Script {
 
     /// Bytes of one [`Script::unit`] of a sequence.
     pub fn unit_bytes(&self) -> usize {
-        self.order.commands().into_iter().map(|at| self.commands[usize::from(at)].bytes.len()).sum()
+        self.order.commands().into_iter().map(|at| self.commands[usize::from(at)].fixed.bytes.len()).sum()
     }
 
     /// Bytes of the longest batch of `units` units.
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_text_is_cut_at_its_placeholders() {
         let command = command(b"SET a{tag}:__rand_int____data__\r\n");
-        assert_eq!(command.bytes, b"SET a00000:0000000000000000\r\n");
+        assert_eq!(command.fixed.bytes, b"SET a00000:0000000000000000\r\n");
         let steps =
             [Step::DrawTag, Step::Tag { at: 5 }, Step::Number { at: 11 }, Step::Value { at: 23, bytes: 4 }];
         assert_eq!(command.steps, steps);
@@ -178,7 +178,7 @@ mod tests {
         let plain = Placeholders { value: Value::Same(b"D".to_vec()), ..Placeholders::default() };
         let command =
             Command::new(&plain.cut(b"{tag}__rand_int____data____rand_1st__"), Expectation::default());
-        assert_eq!(command.bytes, b"{tag}__rand_int__D__rand_1st__");
+        assert_eq!(command.fixed.bytes, b"{tag}__rand_int__D__rand_1st__");
         assert!(command.steps.is_empty());
     }
 

@@ -73,7 +73,7 @@ fn places() -> Placeholders {
 }
 
 fn sent(test: &suite::Test) -> String {
-    String::from_utf8(test.command(&places()).bytes).unwrap()
+    String::from_utf8(test.command(&places()).fixed.bytes).unwrap()
 }
 
 #[test]

@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(plan.script.numbers_per_unit(0), 3);
         assert!(planned(&[";"]).is_err());
         let alone = planned(&["set", "k", ";"]).unwrap();
-        assert_eq!(alone.script.commands[0].bytes, b"*3\r\n$3\r\nset\r\n$1\r\nk\r\n$1\r\n;\r\n");
+        assert_eq!(alone.script.commands[0].fixed.bytes, b"*3\r\n$3\r\nset\r\n$1\r\nk\r\n$1\r\n;\r\n");
         assert_eq!(planned(&["set", "k", "v", ";", "get", "k"]).unwrap().script.commands.len(), 2);
         assert!(planned(&["2", ";", "ping"]).is_err());
     }
