@@ -98,7 +98,7 @@ frontend/dist/.built: frontend/node_modules/.installed frontend/package.json fro
 	@touch $@
 endif
 
-bench: $(if $(SCALE),bench-scale,bench-driver) ## the driver's speed compared with redis-benchmark and memtier; QUICK=1, WRITE=1 into docs/driver.md, JSON=file, MEMTIER=program; SCALE=1 [ROWS=10M] [SHAPE=grid]: pages and verbs on large databases, WRITE=1 into docs/scale.md
+bench: $(if $(SCALE),bench-scale,bench-driver) ## the driver's speed compared with redis-benchmark, valkey-benchmark and memtier; QUICK=1, WRITE=1 into docs/driver.md, JSON=file, MEMTIER=program, VALKEY=program; SCALE=1 [ROWS=10M] [SHAPE=grid]: pages and verbs on large databases, WRITE=1 into docs/scale.md
 
 bench-scale: setup
 	$(PY) -m research.scale $(if $(SHAPE),--shape $(SHAPE)) $(if $(ROWS),--rows $(ROWS)) $(if $(WRITE),--write docs/scale.md)
@@ -106,7 +106,7 @@ bench-scale: setup
 bench-driver: $(DRIVER)
 	cd runners/driver && cargo build --quiet --release --locked --example null-server
 	@$(PYTHON) runners/driver/bench $(if $(QUICK),--quick) $(if $(WRITE),--write docs/driver.md) \
-		$(if $(JSON),--json $(JSON)) $(if $(MEMTIER),--memtier $(MEMTIER))
+		$(if $(JSON),--json $(JSON)) $(if $(MEMTIER),--memtier $(MEMTIER)) $(if $(VALKEY),--valkey-benchmark $(VALKEY))
 
 chaos: setup     ## break a whole installation at random, let it heal, check it: MINUTES=10, SEED=, RUNS=300, KEEP=1
 	@$(PY) -m research.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) \

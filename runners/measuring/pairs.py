@@ -26,6 +26,7 @@ WINDOW_S = 0.6  # of each side of a block, at most: more blocks are worth more t
 SHORT_WINDOW_S = {"effect": 0.2}  # by reason of a run: where all benchmarks of a suite share two minutes
 WARMUP_S = 0.1  # of each side; the prefill has warmed up the server, too
 SETTLING_REQUESTS = 1000  # of a server that is filled to measure its size
+WINDOW_KEYS = ("duration_s", "warmup_most_s", "mode", "rate", "arrivals")  # of a workload: how long and how fast it is
 ROOM = 4  # free memory that a block needs, in multiples of one server's peak: there are two, and each may fork
 MEMINFO = Path("/proc/meminfo")
 SLOWEST_RPS = 100  # of an open loop: with fewer a slice of 100 ms would not hold the rate
@@ -165,8 +166,11 @@ class Block:
 
 
 def settling_load(benchmark: Benchmark) -> Benchmark:
-    """The workload with a few requests after the prefill instead of its window."""
-    workload = {key: value for key, value in benchmark.workload.items() if key not in ("duration_s", "warmup_most_s")}
+    """The workload with a few requests after the prefill instead of its window, in a closed loop.
+
+    The size of a server does not depend on the loop, and of Poisson arrivals the driver can play no exact number.
+    """
+    workload = {key: value for key, value in benchmark.workload.items() if key not in WINDOW_KEYS}
     requests = max(SETTLING_REQUESTS, workload["clients"] * workload["pipeline"])
     return replace(benchmark, workload=workload | {"warmup_s": 0.0, "requests": requests})
 

@@ -21,15 +21,17 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from clients import CONNECTIONS, KEYS, BenchClient, like_redis_benchmark, memtier
+from clients import CONNECTIONS, KEYS, BenchClient, like_memtier, like_redis_benchmark
 from machine import Clocks, Quiet, facts, two_cores
-from report import AGAIN, MEMORY_TARGET_BYTES, NULL, OURS, Memory, Result, render, summarise
+from report import AGAIN, AS_MEMTIER, MEMORY_TARGET_BYTES, NULL, OURS, Memory, Result, render, summarise
 from servers import TRANSPORTS, BenchAddress, Server, pinned, start_all
 from trials import measure, peak_memory
 
 RELEASE = Path(__file__).parent.parent / "target/release"
 DRIVER = RELEASE / "speedbench"
 PIPELINES = (1, 16, 100)
+# What memtier calls a protocol.
+MEMTIER_PROTOCOLS = {"resp": "redis", "memcached": "memcache_text"}
 # How speedbench is called, by protocol; memcached-benchmark would store all keys before each run.
 FRONT_ENDS = {"resp": ["redis-benchmark", "-q"], "memcached": ["run", "--protocol", "memcached"]}
 MARKS = ("<!-- bench: begin -->\n", "<!-- bench: end -->\n")
@@ -50,7 +52,7 @@ def main() -> None:
         f"thread on CPU {cpus[1]}; {options.rounds} rounds of about {options.seconds} s each, seed {options.seed}; "
         f"medians, and ratios of two runs of one round. {took_s:.0f} s on {time.strftime('%Y-%m-%d', time.gmtime())}."
     )
-    programs = facts(DRIVER, options.memtier)
+    programs = facts(DRIVER, memtier=options.memtier, valkey_benchmark=options.valkey_benchmark)
     print(render(results, memories, programs, method, quiet), end="")
     if options.write:
         _write(options.write, summarise(results, programs, method, quiet))
@@ -78,6 +80,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cpus", type=int, nargs=2, metavar=("SERVERS", "CLIENTS"))
     parser.add_argument("--memtier", default=shutil.which("memtier_benchmark"), metavar="PROGRAM")
+    parser.add_argument("--valkey-benchmark", default=shutil.which("valkey-benchmark"), metavar="PROGRAM")
     parser.add_argument(
         "--other", type=Path, action="append", default=[], metavar="PROGRAM", help="another build to run beside"
     )
@@ -87,7 +90,7 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds = 3, 0.25
-    for program in ("redis-server", "redis-benchmark", "memcached", options.memtier):
+    for program in ("redis-server", "redis-benchmark", "memcached", options.memtier, options.valkey_benchmark):
         if program and not shutil.which(program):
             raise SystemExit(f"bench: there is no {program}: install it (Debian: redis-server redis-tools memcached)")
     return options
@@ -127,8 +130,11 @@ def _clients(protocol: str, options: argparse.Namespace) -> dict[str, BenchClien
     clients = {name: like_redis_benchmark(program, *FRONT_ENDS[protocol]) for name, program in programs.items()}
     if protocol == "resp":
         clients["redis-benchmark"] = like_redis_benchmark("redis-benchmark", "-q")
+        clients[AS_MEMTIER] = like_memtier(DRIVER, "memtier-benchmark", protocol=MEMTIER_PROTOCOLS[protocol])
+    if protocol == "resp" and options.valkey_benchmark:
+        clients["valkey-benchmark"] = like_redis_benchmark(options.valkey_benchmark, "-q")
     if options.memtier:
-        clients["memtier"] = memtier(options.memtier, {"resp": "redis", "memcached": "memcache_text"}[protocol])
+        clients["memtier"] = like_memtier(options.memtier, protocol=MEMTIER_PROTOCOLS[protocol])
     return clients
 
 

@@ -36,7 +36,7 @@ def like_redis_benchmark(*program: str | Path) -> BenchClient:
     return BenchClient(argv)
 
 
-def memtier(program: str, protocol: str) -> BenchClient:
+def like_memtier(*program: str | Path, protocol: str) -> BenchClient:
     """Runs one thread. Prefix and range give the same keys as the other clients use; by default all
     connections of memtier would read the same keys in the same order, which the caches of the server favour.
     """
@@ -56,7 +56,7 @@ def memtier(program: str, protocol: str) -> BenchClient:
         }
         arguments = [f"--{key}={value}" for key, value in options.items()]
         return [
-            program,
+            *map(str, program),
             *_place(load.address, socket="-S", host="-s"),
             *arguments,
             "--distinct-client-seed",

@@ -73,8 +73,8 @@ class Quiet:
         return self.foreign < FOREIGN_LIMIT and self.steal < STEAL_LIMIT
 
 
-def facts(driver: Path, memtier: str | None) -> dict[str, str]:
-    """The facts that a reader needs to judge the figures."""
+def facts(driver: Path, **peers: str | None) -> dict[str, str]:
+    """The facts that a reader needs to judge the figures; of the ``peers`` that are there, the versions, too."""
     values = {
         "processor": _cpuinfo("model name"),
         "kernel": platform.release(),
@@ -86,7 +86,7 @@ def facts(driver: Path, memtier: str | None) -> dict[str, str]:
         "memcached": _version("memcached"),
         "speedbench": _version(str(driver)) + ", sha256 " + hashlib.sha256(driver.read_bytes()).hexdigest()[:12],
     }
-    return values | ({"memtier": _version(memtier)} if memtier else {})
+    return values | {name.replace("_", "-"): _version(program) for name, program in peers.items() if program}
 
 
 def _text(path: str) -> str:

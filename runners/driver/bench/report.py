@@ -9,9 +9,11 @@ from machine import FOREIGN_LIMIT, STEAL_LIMIT, Quiet
 from trials import BenchTrial
 
 OURS, AGAIN, NULL = "speedbench", "speedbench again", "null server"
+AS_MEMTIER = "speedbench memtier-benchmark"
 # The largest allowed share of another client's CPU time per request, by pipeline.
 CPU_TARGETS = {
     "redis-benchmark": {1: 0.65, 16: 0.60, 100: 0.50},
+    "valkey-benchmark": {1: 0.65, 16: 0.60, 100: 0.50},
     "memtier": {1: 0.65, 16: 0.45, 100: 0.20},
 }
 # The smallest allowed multiples of redis-benchmark's rate over TCP, and of the real server's rate.
@@ -94,6 +96,7 @@ def summarise(results: Sequence[Result], facts: Mapping[str, str], method: str, 
         "load",
         "speedbench, ns",
         *(f"to {peer}" for peer in CPU_TARGETS),
+        "as memtier, to itself",
         "null server's rate to the real server's",
     )
     table = _section("Client CPU time per request, and its ceiling", head, map(_summary_row, results))
@@ -109,8 +112,10 @@ def _summary_row(result: Result) -> Sequence[str]:
         else ""
         for peer, targets in CPU_TARGETS.items()
     )
+    as_memtier = result.ratios(AS_MEMTIER, OURS, client_ns) if AS_MEMTIER in result.trials else []
+    front_end = f"{statistics.median(as_memtier):.2f}" if as_memtier else ""
     ceiling = _bold_if_missed(result.ratios(NULL, OURS, rate), CEILING_TARGET, at_most=False)
-    return result.load, f"{result.middle(OURS, client_ns):.0f}", *peers, ceiling
+    return result.load, f"{result.middle(OURS, client_ns):.0f}", *peers, front_end, ceiling
 
 
 def _bold_if_missed(ratios: Sequence[float], target: float | None, at_most: bool) -> str:

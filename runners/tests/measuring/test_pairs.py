@@ -74,6 +74,29 @@ def test_what_sets_up_a_server_is_sent_to_both_before_the_block(api: Api, agent:
         assert test["hits"] == test["requests"] > 0
 
 
+SET_GET_SET = [
+    {"request": f"{name} k:__key__ {value}".strip()} for name, value in (("SET", "1"), ("GET", ""), ("SET", "2"))
+]
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        {"mode": "open", "rate": 2000.0, "arrivals": "poisson"},
+        {"mode": "open", "rate": 2000.0, "arrivals": "fixed", "clients": 7, "pipeline": 3},
+        {"test": None, "sequence": SET_GET_SET, "expect": None, "clients": 7, "pipeline": 3},
+        {"test": None, "commands": SET_GET_SET, "expect": None},
+    ],
+    ids=["poisson", "fixed", "sequence", "mix"],
+)
+def test_a_first_block_of_every_load_with_slices_is_measured(api: Api, agent: Agent, workload: dict[str, Any]) -> None:
+    assert reason_not_to_slice(benchmark(**workload)) is None
+    api.jobs = [paired(trials=1, benchmarks=[make_benchmark(**workload)])]
+    agent.work()
+    assert api.of("/complete"), api.bodies("/fail")
+    assert all(len(trials) == 1 for trials in measured(api).values())
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -110,7 +133,7 @@ def test_the_windows_of_a_whole_effect_are_shorter(api: Api, agent: Agent, reaso
 
 def test_a_server_is_filled_to_see_its_size() -> None:
     one = benchmark(duration_s=2.0, warmup_s=0.5)
-    kept = {key: value for key, value in one.workload.items() if key != "duration_s"}
+    kept = {key: value for key, value in one.workload.items() if key not in pairs.WINDOW_KEYS}
     assert settling_load(one).workload == kept | {"requests": 1000, "warmup_s": 0.0}
 
 
