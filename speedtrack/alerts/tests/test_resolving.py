@@ -64,6 +64,25 @@ def test_a_change_that_a_person_called_invalid_is_no_return(slowed: Slowed, admi
     assert resolving.later_changes(cp) == [] and resolving.later_return(cp, None) is None
 
 
+def test_an_alert_is_open_again_when_the_change_that_fixed_it_is_called_invalid(
+    slowed: Slowed, admin_user: User
+) -> None:
+    world, alert = slowed
+    sha = push(world, "Make it fast again", 1 / 1.3, more=9)
+    returned = Alert.objects.get(improvement=True)
+    triage.decide(returned, Decision("confirmed", "invalid", None, "the machine was overclocked"), admin_user)
+    confirm.step()
+    alert.refresh_from_db()
+    assert (alert.status, alert.fixed_by) == ("confirmed", None)
+    event = alert.events.get(kind="reopened")
+    assert (event.before, event.after, event.who) == ("fixed", "confirmed", None)
+    assert event.note == "no valid change has brought the old level back"
+    triage.decide(returned, Decision("invalid", "confirmed", None, "it was not"), admin_user)
+    confirm.step()
+    alert.refresh_from_db()
+    assert (alert.status, alert.fixed_by and alert.fixed_by.sha) == ("fixed", sha)
+
+
 def test_open_alerts_cost_a_round_no_statement_while_nothing_undid_them(slowed: Slowed) -> None:
     with CaptureQueriesContext(connection) as with_alert:
         confirm.step()

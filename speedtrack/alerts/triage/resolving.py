@@ -91,7 +91,7 @@ def resolve_alerts() -> int:
     for alert in MAYBE_UNDONE.rows(*related):
         with isolated(*series_of(alert)):
             fixed += resolve_alert(alert)
-    for alert in GROWN_SINCE_FIXED.rows(*related):
+    for alert in DOUBTED_SINCE_FIXED.rows(*related):
         with isolated(*series_of(alert)):
             check_fixed(alert)
     return fixed
@@ -346,18 +346,22 @@ def maybe_undone() -> QuerySet[Alert]:
     return Alert.objects.work().filter(Q(Exists(moved_again)) | has_revert | ~Q(reverted_by=None))
 
 
-def grown_since_fixed() -> QuerySet[Alert]:
-    """Alerts that SpeedTrack has marked as fixed, and that a further change has joined since."""
+def doubted_since_fixed() -> QuerySet[Alert]:
+    """Alerts that SpeedTrack has marked as fixed, and whose series are to be looked at again.
+
+    Since then a further change has joined them, or a person has called a change of one of their series invalid.
+    """
     fixed = AlertEvent.objects.filter(alert=OuterRef(OuterRef("pk")), after=Alert.Status.FIXED).order_by("-pk")
-    grown = AlertEvent.objects.filter(
-        alert=OuterRef("pk"), who=None, kind__in=(Kind.NOTED, Kind.GREW), pk__gt=Subquery(fixed.values("pk")[:1])
-    )
+    since = AlertEvent.objects.filter(pk__gt=Subquery(fixed.values("pk")[:1]))
+    grown = since.filter(alert=OuterRef("pk"), who=None, kind__in=(Kind.NOTED, Kind.GREW))
+    same_series = {"alert__change_points__series__change_points__alert": OuterRef("pk")}
+    invalid = since.filter(**same_series, after=Alert.Status.INVALID)
     by_itself = Alert.objects.standing().filter(status=Alert.Status.FIXED).exclude(fixed_by=None)
-    return by_itself.filter(Exists(grown))
+    return by_itself.filter(Exists(grown) | Exists(invalid))
 
 
 MAYBE_UNDONE = RareRows(maybe_undone)
-GROWN_SINCE_FIXED = RareRows(grown_since_fixed)
+DOUBTED_SINCE_FIXED = RareRows(doubted_since_fixed)
 
 
 @transaction.atomic
@@ -365,8 +369,14 @@ def check_fixed(alert: Alert) -> None:
     """Reopen a fixed alert if one of its series is not back, unless another open alert covers its commits."""
     lock_project(alert.project)
     restoration = restoration_of(alert)
-    if restoration.is_complete or not (restoration.not_back or restoration.unmeasured):
+    if restoration.is_complete:
         return
+    if restoration.back:
+        note = NOT_FIXED + restoration.sentence
+    elif restoration.not_back or restoration.unmeasured:
+        note = "a change that joined it is not back on the old level"
+    else:
+        note = "no valid change has brought the old level back"
     standing = Alert.objects.standing().filter(pk=alert.pk, status=Alert.Status.FIXED)
     try:
         with transaction.atomic():
@@ -375,7 +385,4 @@ def check_fixed(alert: Alert) -> None:
     except IntegrityError:
         return
     before, alert.status, alert.fixed_by = alert.status, Alert.Status.CONFIRMED, None
-    note = (
-        NOT_FIXED + restoration.sentence if restoration.back else "a change that joined it is not back on the old level"
-    )
     write_event(alert, Kind.REOPENED, note, before=before, after=alert.status)
