@@ -50,9 +50,13 @@ def usual_set(project: Project, suite_name: str) -> tuple[Suite, BenchmarkSet]:
     return suite, store_set(suite, usual_benchmarks(definition, benchmarks))
 
 
-def ladder_benchmarks(benchmarks: list[Benchmark]) -> list[Benchmark]:
-    """The rungs among the benchmarks of a suite."""
-    return [benchmark for benchmark in benchmarks if benchmark.ladder]
+def ladders_of(benchmarks: list[Benchmark]) -> list[list[Benchmark]]:
+    """The rungs among the benchmarks of a suite, ladder by ladder."""
+    ladders: dict[str, list[Benchmark]] = {}
+    for benchmark in benchmarks:
+        if benchmark.ladder:
+            ladders.setdefault(benchmark.ladder, []).append(benchmark)
+    return list(ladders.values())
 
 
 def store_suite(project: Project, definition: Definition) -> tuple[Suite, list[Benchmark]]:

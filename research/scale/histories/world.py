@@ -15,7 +15,7 @@ from research.scale.histories.sizes import HistorySizes
 from research.scale.histories.suites import write_suite
 from speedtrack.benchmarks.digests import json_digest
 from speedtrack.benchmarks.models import Benchmark, BenchmarkSet, Suite
-from speedtrack.benchmarks.storing import ladder_benchmarks, store_set, store_suite, usual_benchmarks
+from speedtrack.benchmarks.storing import store_set, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Branch, Project
 from speedtrack.runs.fleet import registering
@@ -103,7 +103,7 @@ def make_story(
     branch = Branch.objects.create(project=project, name="main")
     suite, stored_benchmarks = store_suite(project, load_suite(suite_name))
     candidates = usual_benchmarks(load_suite(suite_name), stored_benchmarks)[:most] + (
-        ladder_benchmarks(stored_benchmarks) if most > 10 else []
+        [benchmark for benchmark in stored_benchmarks if benchmark.ladder] if most > 10 else []
     )
     benchmarks = list({benchmark.pk: benchmark for benchmark in candidates}.values())
     series = series_of(project, benchmarks, machines, metrics, eras)

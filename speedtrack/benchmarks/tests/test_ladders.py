@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 from speedtrack.benchmarks.definitions import DefinitionError
 from speedtrack.benchmarks.digests import benchmark_digests
 from speedtrack.benchmarks.models import Benchmark
-from speedtrack.benchmarks.storing import definition_of, ladder_benchmarks, store_suite, usual_benchmarks
+from speedtrack.benchmarks.storing import definition_of, ladders_of, store_suite, usual_benchmarks
 from speedtrack.benchmarks.suitefiles import parse_suite
 from speedtrack.projects.models import Project
 from speedtrack.tests.builders import SUITE
@@ -110,7 +110,7 @@ def test_a_command_has_no_ladder() -> None:
 def test_rungs_are_stored_with_ladder_and_value_and_are_not_measured_of_themselves(project: Project) -> None:
     definition = parse_suite(with_ladder("clients = [1, 100]"), "tiny.toml")
     suite, benchmarks = store_suite(project, definition)
-    places = [(b.name, b.ladder, b.axis, b.rung) for b in ladder_benchmarks(benchmarks)]
+    places = [(b.name, b.ladder, b.axis, b.rung) for rungs in ladders_of(benchmarks) for b in rungs]
     assert places == [
         ("get-ladder.1", "get-ladder", "clients", 1.0),
         ("get-ladder.100", "get-ladder", "clients", 100.0),

@@ -5,7 +5,7 @@ from datetime import timedelta
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from speedtrack.benchmarks.storing import ladder_benchmarks, store_set, store_suite
+from speedtrack.benchmarks.storing import ladders_of, store_set, store_suite
 from speedtrack.benchmarks.suitefiles import load_suite
 from speedtrack.projects.models import Branch, Commit, Project
 from speedtrack.projects.releases import newest_patches
@@ -26,18 +26,20 @@ def plan_daily(project: Project) -> int:
 def plan_ladders(project: Project) -> int:
     """Queue the ladders of new releases, and of the default branch's head once a day. Return the number of new runs.
 
-    They wait until nothing else does. Raises DefinitionError.
+    They wait until no push and no other commit of the history does. Each has a run of its own: all ladders of a shipped
+    suite take a quarter of an hour, and what comes meanwhile waits for the run that has begun. Raises DefinitionError.
     """
     definition = load_suite(project.suite)
     if not any(section.rung for section in definition.benchmark):
         return 0
     suite, benchmarks = store_suite(project, definition)
-    rungs = store_set(suite, ladder_benchmarks(benchmarks))
     commits = new_releases(project)
     if head := head_of_the_day(project):
         commits.add(head)
-    plan = planning.Plan(project, suite, rungs, Reason.BACKFILL, priority=PRIORITY["later"])
-    return planning.plan_commits(plan, ranks_of(project, commits), pools.machines_for(project))
+    ranks, machines = ranks_of(project, commits), pools.machines_for(project)
+    sets = [store_set(suite, rungs) for rungs in ladders_of(benchmarks)]
+    plans = [planning.Plan(project, suite, one, Reason.BACKFILL, priority=PRIORITY["later"]) for one in sets]
+    return sum(planning.plan_commits(plan, ranks, machines) for plan in plans)
 
 
 def new_releases(project: Project) -> set[int]:

@@ -67,6 +67,14 @@ def test_the_head_is_measured_once_a_day(project: Project, repository: Repositor
     assert (run.reason, run.priority) == (Reason.BACKFILL, PRIORITY["later"])
 
 
+def test_each_ladder_has_a_run_of_its_own(project: Project, suites: Path) -> None:
+    (suites / f"{project.suite}.toml").write_text(SUITE + LADDER + LADDER.replace("get-ladder", "other-ladder"))
+    assert plan_ladders(project) == 2
+    names = [run.benchmark_set.names for run in Run.objects.order_by("pk") if run.priority == PRIORITY["later"]]
+    assert names == [RUNGS, [rung.replace("get-ladder", "other-ladder") for rung in RUNGS]]
+    assert plan_ladders(project) == 0
+
+
 def test_a_poll_without_news_plans_what_is_due_and_nothing_twice(project: Project, repository: Repository) -> None:
     for _ in range(2):
         pushes.look_for_news(project)
