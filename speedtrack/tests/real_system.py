@@ -264,7 +264,8 @@ def check_truth() -> None:
             measurements = accepted.filter(series__benchmark=result.benchmark, side=result.side)
             assert measurements.exists()
             assert all(list(measurement.samples.by_trial) == numbers for measurement in measurements)
-    assert fsck_faults() == []
+    faults = fsck_faults()
+    assert faults == [], faults
 
 
 def fsck_faults() -> list[str]:
