@@ -23,7 +23,7 @@ from pathlib import Path
 
 from clients import CONNECTIONS, KEYS, BenchClient, like_memtier, like_redis_benchmark
 from machine import Clocks, Quiet, facts, two_cores
-from report import AGAIN, AS_MEMTIER, MEMORY_TARGET_BYTES, NULL, OURS, Memory, Result, render, summarise
+from report import AGAIN, AS_MEMTIER, MEMORY_TARGET_BYTES, NULL, OURS, BenchResult, Memory, render, summarise
 from servers import TRANSPORTS, BenchAddress, Server, pinned, start_all
 from trials import measure, peak_memory
 
@@ -37,7 +37,7 @@ FRONT_ENDS = {"resp": ["redis-benchmark", "-q"], "memcached": ["run", "--protoco
 MARKS = ("<!-- bench: begin -->\n", "<!-- bench: end -->\n")
 
 Servers = Mapping[tuple[str, str], Server]
-LoadResult = tuple[list[Result], list[Memory], Quiet, float]
+LoadResult = tuple[list[BenchResult], list[Memory], Quiet, float]
 
 
 def main() -> None:
@@ -109,10 +109,10 @@ def _native_place(address: BenchAddress) -> list[str]:
     return ["-s", str(address.location)] if isinstance(address.location, Path) else ["-p", str(address.location)]
 
 
-def _measure(options: argparse.Namespace, servers: Servers) -> Iterator[Result]:
+def _measure(options: argparse.Namespace, servers: Servers) -> Iterator[BenchResult]:
     dice = random.Random(options.seed)
     for protocol, transport, pipeline in itertools.product(FRONT_ENDS, TRANSPORTS, PIPELINES):
-        result = Result(protocol, transport, pipeline, {})
+        result = BenchResult(protocol, transport, pipeline, {})
         if options.only not in result.load:
             continue
         print(f"bench: {result.load}", file=sys.stderr)

@@ -74,7 +74,7 @@ class Quiet:
 
 
 def facts(driver: Path, **peers: str | None) -> dict[str, str]:
-    """The facts that a reader needs to judge the figures; of the ``peers`` that are there, the versions, too."""
+    """The machine and the versions of the programs, by name; a peer that is None is not installed and left out."""
     values = {
         "processor": _cpuinfo("model name"),
         "kernel": platform.release(),

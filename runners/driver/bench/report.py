@@ -24,7 +24,7 @@ MISSED = "MISS"
 
 
 @dataclass(frozen=True)
-class Result:
+class BenchResult:
     """The trials of one load, by client."""
 
     protocol: str
@@ -74,7 +74,7 @@ def rate(trial: BenchTrial) -> float:
 
 
 def render(
-    results: Sequence[Result], memories: Sequence[Memory], facts: Mapping[str, str], method: str, quiet: Quiet
+    results: Sequence[BenchResult], memories: Sequence[Memory], facts: Mapping[str, str], method: str, quiet: Quiet
 ) -> str:
     sections = [
         f"{_machine(facts, quiet)}\n\n{method}",
@@ -90,7 +90,7 @@ def render(
     return "\n\n".join(sections) + "\n"
 
 
-def summarise(results: Sequence[Result], facts: Mapping[str, str], method: str, quiet: Quiet) -> str:
+def summarise(results: Sequence[BenchResult], facts: Mapping[str, str], method: str, quiet: Quiet) -> str:
     """The table for docs/driver.md: CPU time per request and the ceiling, a missed target in bold."""
     head = (
         "load",
@@ -105,7 +105,7 @@ def summarise(results: Sequence[Result], facts: Mapping[str, str], method: str, 
     return f"{_machine(facts, quiet)}\n\n{method}\n\n{table}\n\n{span} Bold: a target of `report.py` is missed.\n"
 
 
-def _summary_row(result: Result) -> Sequence[str]:
+def _summary_row(result: BenchResult) -> Sequence[str]:
     peers = (
         _bold_if_missed(result.ratios(OURS, peer, client_ns), targets.get(result.pipeline), at_most=True)
         if peer in result.trials
@@ -133,7 +133,7 @@ CEILING_HEAD = ("load", "real server, req/s", "null server, req/s", *JUDGED, "re
 MEMORY_HEAD = ("load", "connections", "peak, MB", "target", "")
 
 
-def _cpu_rows(result: Result) -> Iterable[Sequence[str]]:
+def _cpu_rows(result: BenchResult) -> Iterable[Sequence[str]]:
     for peer in result.others():
         ours, theirs = (result.middle(name, client_ns) for name in (OURS, peer))
         target = CPU_TARGETS.get(peer, {}).get(result.pipeline)
@@ -141,7 +141,7 @@ def _cpu_rows(result: Result) -> Iterable[Sequence[str]]:
         yield result.load, peer, f"{ours:.0f}", f"{theirs:.0f}", *_judged(ratios, target, at_most=True)
 
 
-def _rate_rows(result: Result) -> Iterable[Sequence[str]]:
+def _rate_rows(result: BenchResult) -> Iterable[Sequence[str]]:
     for peer in result.others():
         ours, theirs = (result.middle(name, rate) for name in (OURS, peer))
         key = (result.protocol, result.transport, result.pipeline)
@@ -151,7 +151,7 @@ def _rate_rows(result: Result) -> Iterable[Sequence[str]]:
         yield result.load, peer, f"{ours:,.0f}", f"{theirs:,.0f}", *cells, *server
 
 
-def _ceiling_row(result: Result) -> Sequence[str]:
+def _ceiling_row(result: BenchResult) -> Sequence[str]:
     real, null = (result.middle(name, rate) for name in (OURS, NULL))
     cells = _judged(result.ratios(NULL, OURS, rate), CEILING_TARGET, at_most=False)
     cores = result.middle(OURS, lambda trial: trial.server_ns / trial.client_ns)

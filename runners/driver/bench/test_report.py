@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from machine import Quiet
-from report import AGAIN, AS_MEMTIER, NULL, OURS, Result, summarise
+from report import AGAIN, AS_MEMTIER, NULL, OURS, BenchResult, summarise
 from trials import BenchTrial
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "driver.md"
@@ -14,7 +14,7 @@ def trial(client_ns: float, rate: float = 100.0) -> list[BenchTrial]:
     return [BenchTrial(rate, client_ns, server_ns=50.0)]
 
 
-RESP = Result(
+RESP = BenchResult(
     "resp",
     "tcp",
     16,
@@ -28,7 +28,7 @@ RESP = Result(
         "memtier": trial(100),
     },
 )
-MEMCACHED = Result("memcached", "unix", 1, {OURS: trial(60), AGAIN: trial(60), NULL: trial(60, rate=150)})
+MEMCACHED = BenchResult("memcached", "unix", 1, {OURS: trial(60), AGAIN: trial(60), NULL: trial(60, rate=150)})
 
 
 def test_the_summary_has_a_row_for_each_load_and_marks_missed_targets() -> None:

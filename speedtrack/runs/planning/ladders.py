@@ -37,8 +37,10 @@ def plan_ladders(project: Project) -> int:
     if head := head_of_the_day(project):
         commits.add(head)
     ranks, machines = ranks_of(project, commits), pools.machines_for(project)
-    sets = [store_set(suite, rungs) for rungs in ladders_of(benchmarks)]
-    plans = [planning.Plan(project, suite, one, Reason.BACKFILL, priority=PRIORITY["later"]) for one in sets]
+    plans = [
+        planning.Plan(project, suite, store_set(suite, rungs), Reason.BACKFILL, priority=PRIORITY["later"])
+        for rungs in ladders_of(benchmarks)
+    ]
     return sum(planning.plan_commits(plan, ranks, machines) for plan in plans)
 
 

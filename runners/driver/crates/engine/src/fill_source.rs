@@ -216,7 +216,7 @@ impl FillSource {
         bytes.extend_from_slice(pasted.unwrap_or_default());
     }
 
-    /// Write the `count` requests of `framed` to `bytes`, behind which there is room for a block; their length.
+    /// Write `count` requests of `framed` to `bytes`, which must be a block longer than they are; returns their length.
     #[inline(always)]
     pub fn fill_framed(&mut self, framed: &Framed, bytes: &mut [u8], count: usize) -> usize {
         let PlainKeys { first, command } = framed.keys;

@@ -79,7 +79,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Such commands are written in one piece; without it, piece by piece.
+    /// Commands with one key number are copied whole; the general way assembles them from pieces. Both must agree.
     #[test]
     fn commands_with_plain_keys_are_the_same_in_one_piece_and_in_many(
         words in prop::collection::vec(

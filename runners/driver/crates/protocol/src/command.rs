@@ -62,7 +62,7 @@ pub struct Command {
     pub reply: Expectation,
     /// The most bytes that it may have.
     pub longest: usize,
-    /// The same in one piece, if its length varies with one key number alone.
+    /// The form in which it is filled fastest, if only one key number changes its length.
     pub framed: Option<Framed>,
 }
 
@@ -103,7 +103,7 @@ impl Command {
         !self.steps.iter().any(|step| matches!(step, Step::Paste { .. }))
     }
 
-    /// Key numbers that one filling draws.
+    /// How many key numbers are drawn for one request.
     pub fn numbers(&self) -> u64 {
         self.steps.iter().filter(|step| step.drawn_slot().is_some()).count() as u64
     }

@@ -11,10 +11,11 @@ use crate::template::{PlainKeys, Varying};
 #[derive(Debug, Clone)]
 pub struct Framed {
     pub keys: PlainKeys,
-    /// What is before a number of one digit, of two, and so on: it may tell how long the key is.
+    /// The bytes before the key number, by its count of digits: they may contain the length of the key.
     pub heads: Vec<Literal>,
+    /// The bytes after the key number, with room for the value.
     pub tail: Literal,
-    /// The place of the value in the tail, which may be empty.
+    /// The range of the value in the tail; empty if the command has no value.
     pub value: Range<usize>,
 }
 

@@ -1,14 +1,14 @@
 //! Bytes that are copied into many requests.
 
-/// Bytes that are copied into many requests, as fast as their length allows.
+/// Constant bytes of a command. Short ones are copied as a block of constant length, which takes a few instructions.
 #[derive(Debug, Clone, Default)]
 pub struct Literal {
     pub bytes: Vec<u8>,
-    /// The bytes and then zeros, when they are few: a copy of a constant length is a few instructions.
+    /// The bytes padded with zeros; none if they are longer than a block.
     block: Option<[u8; BLOCK_BYTES]>,
 }
 
-/// Literals that are no longer are copied as a block.
+/// The longest literal that is copied as a block.
 pub const BLOCK_BYTES: usize = 64;
 
 impl From<Vec<u8>> for Literal {
@@ -19,7 +19,7 @@ impl From<Vec<u8>> for Literal {
 }
 
 impl Literal {
-    /// Write its bytes to the begin of `place`, which has room for a block; what is behind them may change, too.
+    /// Copy the bytes to the start of `place`, which must hold a block: up to a block may be overwritten.
     #[inline(always)]
     pub fn render(&self, place: &mut [u8]) {
         match &self.block {
